@@ -1,0 +1,45 @@
+# Every target that needs the environment builds it first; `make test` is enough
+# on a machine with Python 3.11, pip, venv and make.
+PYTHON ?= python3
+PYTEST_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.stamp
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test lint format paper bench clean
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' Makefile
+
+setup: $(STAMP)  ## build the environment in .venv
+
+# Rebuilt only when one of these two files changes.
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,paper]'
+	touch $@
+
+# One thread a worker: two workers that each take every core slow each other down.
+test: $(STAMP)  ## run the tests; PYTEST_ARGS adds to the pytest command
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q $(PYTEST_ARGS)
+
+lint: $(STAMP)  ## check style, format and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(STAMP)  ## fix style and format in place
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+paper: $(STAMP)  ## reproduce the paper's experiments
+	$(BIN)/python -m equilibrate.paper
+
+bench: $(STAMP)  ## time one iteration
+	$(BIN)/python -m benchmarks.iteration
+
+clean:  ## remove caches and build outputs (not .venv, not results)
+	rm -rf build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

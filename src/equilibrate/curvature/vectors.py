@@ -1,0 +1,150 @@
+"""Random probe vectors as a counter-based function: v = f(seed, probe, parameter, element).
+
+Nothing is stored and nothing is drawn in sequence. Any element of any vector can be computed alone,
+so a shard draws exactly its part of the whole, all ranks agree without communication, a stack of
+trials draws what each trial alone would draw, and torch's global generator is never read or moved.
+
+The counter is mixed by the finaliser of SplitMix64 (Steele, Lea & Flood 2014) with the constants of
+Stafford's variant 13. Signs take one bit each, so that one mixed word serves 32 elements: on a CPU
+they cost a fifteenth of `torch.randn`. Normals take one word for two elements (Box & Muller 1958)
+and cost about as much as `torch.randn` (`benchmarks/drawing.py` measures both).
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+Distribution = Literal["gaussian", "rademacher"]
+DISTRIBUTIONS: tuple[str, ...] = get_args(Distribution)
+
+_GOLDEN = -7046029254386353131  # 2^64 / golden ratio, as a signed 64-bit integer
+_MIX_1 = -4658895280553007687
+_MIX_2 = -7723592293110705685
+_LOW_32_BITS = 0xFFFFFFFF
+_SIGN_BIT_32 = -(2**31)
+_FLOAT_ONE_BITS = 0x3F800000  # the float32 number 1.0; with the sign bit set, -1.0
+_SIGNS_PER_WORD = 32
+
+
+def _shift(words: Tensor, bits: int) -> Tensor:
+    """Shift right with zeros: torch's own shift of signed integers copies the sign."""
+    return (words >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def _mix(words: Tensor) -> Tensor:
+    """Scramble 64-bit integers so that neighbouring counters give unrelated words."""
+    words = (words ^ _shift(words, 30)) * _MIX_1
+    words = (words ^ _shift(words, 27)) * _MIX_2
+    return words ^ _shift(words, 31)
+
+
+def _key(seed: Tensor, probe: Tensor, parameter: int) -> Tensor:
+    """Fold what names a vector into one 64-bit key, one ingredient after the other."""
+    key = _mix(seed + _GOLDEN)
+    key = _mix(key + probe * _GOLDEN)
+    return _mix(key + torch.tensor(parameter + 1, device=key.device) * _GOLDEN)
+
+
+def _words(key: Tensor, start: int, stop: int) -> Tensor:
+    """Return the mixed words number start..stop-1 of the vector named by `key`."""
+    counter = torch.arange(start, stop, device=key.device)
+    return _mix(key.unsqueeze(-1) + counter * _GOLDEN)
+
+
+def _signs(key: Tensor, start: int, stop: int) -> Tensor:
+    """Return elements start..stop-1 as +-1, each a bit moved to the sign of the number one."""
+    first = start // _SIGNS_PER_WORD
+    words = _words(key, first, -(-stop // _SIGNS_PER_WORD)).to(torch.int32)
+    position = torch.arange(_SIGNS_PER_WORD, device=key.device, dtype=torch.int32)
+    bits = words.unsqueeze(-1) << position
+    signs = bits.bitwise_and_(_SIGN_BIT_32).bitwise_or_(_FLOAT_ONE_BITS).view(torch.float32)
+    offset = start - first * _SIGNS_PER_WORD
+    return signs.flatten(-2)[..., offset : offset + stop - start]
+
+
+def _normals(key: Tensor, start: int, stop: int) -> Tensor:
+    """Return elements start..stop-1 as standard normals, two from each word's two halves."""
+    first = start // 2
+    words = _words(key, first, -(-stop // 2))
+    # Half a unit is added so that the logarithm never sees zero.
+    radius = ((words & _LOW_32_BITS).float() + 0.5).mul_(2.0**-32).log_().mul_(-2).sqrt_()
+    angle = (words >> 32).float().mul_(math.pi * 2.0**-31)
+    pairs = torch.stack((radius * angle.cos(), radius * angle.sin()), -1)
+    return pairs.flatten(-2)[..., start - 2 * first : stop - 2 * first]
+
+
+_DRAW: dict[str, Callable[[Tensor, int, int], Tensor]] = {
+    "rademacher": _signs,
+    "gaussian": _normals,
+}
+
+
+def draw_elements(
+    distribution: Distribution,
+    start: int,
+    stop: int,
+    *,
+    seed: int | Tensor,
+    probe: int | Tensor,
+    parameter: int,
+    device: torch.device | str = "cpu",
+) -> Tensor:
+    """Draw elements `start` to `stop` (row-major) of one parameter's probe vector, in float32.
+
+    Seeds or probe numbers given as integer tensors of shape (P,) draw the vectors of P trials at
+    once, as a tensor of shape (P, stop - start).
+
+    Example:
+        >>> whole = draw_elements("rademacher", 0, 100, seed=1, probe=0, parameter=3)
+        >>> part = draw_elements("rademacher", 37, 81, seed=1, probe=0, parameter=3)
+        >>> bool((whole[37:81] == part).all())
+        True
+    """
+    key = _key(
+        torch.as_tensor(seed, device=device, dtype=torch.int64),
+        torch.as_tensor(probe, device=device, dtype=torch.int64),
+        parameter,
+    )
+    return _DRAW[distribution](key, start, stop)
+
+
+def draw(
+    distribution: Distribution,
+    parameters: Sequence[Tensor],
+    *,
+    seed: int = 0,
+    probe: int = 0,
+) -> list[Tensor]:
+    """Draw one probe vector jointly over all parameters: E[v] = 0, E[v v^T] = I.
+
+    `distribution` is "gaussian", as in the paper's Algorithm 1, or "rademacher" (signs). Each part
+    has its parameter's shape, dtype and device. The values do not depend on the dtype (beyond its
+    rounding; signs are exact in all of them) nor, for signs, on the device.
+
+    Example:
+        >>> draw("rademacher", [torch.zeros(4)], seed=0, probe=0)[0].abs()
+        tensor([1., 1., 1., 1.])
+    """
+    return [
+        draw_like(distribution, p, seed=seed, probe=probe, parameter=i)
+        for i, p in enumerate(parameters)
+    ]
+
+
+def draw_like(
+    distribution: Distribution, like: Tensor, *, seed: int, probe: int, parameter: int
+) -> Tensor:
+    """Draw one parameter's part of a probe vector, with that parameter's shape and dtype."""
+    flat = draw_elements(
+        distribution,
+        0,
+        like.numel(),
+        seed=seed,
+        probe=probe,
+        parameter=parameter,
+        device=like.device,
+    )
+    return flat.view(like.shape).to(like.dtype)

@@ -1,0 +1,5 @@
+"""Fold probes (or gradients) into one positive number per parameter element."""
+
+from equilibrate.diagonals.estimates import Estimate, estimate_equilibration, estimate_jacobi
+
+__all__ = ["Estimate", "estimate_equilibration", "estimate_jacobi"]

@@ -1,0 +1,33 @@
+"""Equilibration: D = sqrt(E[(Hv)^2]), the row norms of H (section 4 and Algorithm 1 of the paper).
+
+Stored is the root, so that an ordinary step takes none; a fold squares, averages and takes the root
+again, all inside `hypot`, which neither overflows nor underflows where a plain square would.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def contribution(vector: Tensor, product: Tensor) -> Tensor:
+    """Return what one probe adds, linear in H so that micro-batches and ranks may be summed."""
+    return product
+
+
+def fold_(diagonal: Tensor, contribution: Tensor, weight: float) -> None:
+    """Average one more product in: D^2 <- D^2 + ((Hv)^2 - D^2) / weight, in place.
+
+    Example:
+        >>> d = torch.tensor([4.0])
+        >>> fold_(d, torch.tensor([0.0]), weight=4.0)  # sqrt(16 - 16/4)
+        >>> d
+        tensor([3.4641])
+    """
+    diagonal.mul_(math.sqrt(1 - 1 / weight))
+    torch.hypot(diagonal, contribution.to(diagonal.dtype) * math.sqrt(1 / weight), out=diagonal)
+
+
+def magnitude(diagonal: Tensor) -> Tensor:
+    """Return the positive diagonal that a step divides by: what is stored."""
+    return diagonal

@@ -1,0 +1,101 @@
+"""Estimates of a diagonal from probes alone, as plain functions that also say how sure they are.
+
+Each takes the Hessian as a callable from vectors to products (`LossHessian(loss, parameters)`, or a
+`lambda` over `function_product` or `difference_product`), so any scalar function of parameters
+will do.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from equilibrate.curvature import Distribution, draw
+
+HessianOperator = Callable[[list[Tensor]], Sequence[Tensor]]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value for each parameter element, its standard error, and the probes it took."""
+
+    value: list[Tensor]
+    standard_error: list[Tensor]
+    probes: int
+
+
+def estimate_equilibration(
+    hessian: HessianOperator,
+    parameters: Sequence[Tensor],
+    *,
+    probes: int = 100,
+    distribution: Distribution = "gaussian",
+    seed: int = 0,
+) -> Estimate:
+    """Estimate D_E = sqrt(diag(H^2)), the row norms of H: the paper's equation 10.
+
+    E[(Hv)_i^2] = sum_jk H_ij H_ik E[v_j v_k] = sum_j H_ij^2 for every v with E[v v^T] = I. The
+    root of the mean is returned; its standard error is that of the mean over 2 D (delta method).
+    With k normal vectors it is near 0.71/sqrt(k) of the value.
+
+    Example:
+        >>> w = torch.tensor([1.0, 2.0], requires_grad=True)
+        >>> from equilibrate import LossHessian
+        >>> found = estimate_equilibration(
+        ...     LossHessian((w**3).sum(), [w]), [w], probes=4, distribution="rademacher")
+        >>> found.value, found.standard_error
+        ([tensor([ 6., 12.])], [tensor([0., 0.])])
+    """
+    mean, error = _mean(lambda v, hv: hv.square(), hessian, parameters, probes, distribution, seed)
+    root = [m.sqrt() for m in mean]
+    spread = [torch.where(r > 0, e / (2 * r), e) for r, e in zip(root, error, strict=True)]
+    return Estimate(root, spread, probes)
+
+
+def estimate_jacobi(
+    hessian: HessianOperator,
+    parameters: Sequence[Tensor],
+    *,
+    probes: int = 100,
+    distribution: Distribution = "rademacher",
+    seed: int = 0,
+) -> Estimate:
+    """Estimate D_J = |diag(H)| by |mean of v * Hv| (Bekas et al. 2007; section 6 of the paper).
+
+    E[v_i (Hv)_i] = sum_j H_ij E[v_i v_j] = H_ii. With k vectors the variance is (r^2 - H_ii^2)/k
+    for signs and (r^2 + H_ii^2)/k for normals, r the row norm. The absolute value of a mean that
+    is mostly noise is biased upwards: compare value and standard error before believing it.
+
+    Example:
+        >>> w = torch.tensor([1.0, 2.0], requires_grad=True)
+        >>> from equilibrate import LossHessian
+        >>> estimate_jacobi(LossHessian(-(w**3).sum(), [w]), [w], probes=4).value
+        [tensor([ 6., 12.])]
+    """
+    mean, error = _mean(lambda v, hv: v * hv, hessian, parameters, probes, distribution, seed)
+    return Estimate([m.abs() for m in mean], error, probes)
+
+
+def _mean(
+    statistic: Callable[[Tensor, Tensor], Tensor],
+    hessian: HessianOperator,
+    parameters: Sequence[Tensor],
+    probes: int,
+    distribution: Distribution,
+    seed: int,
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Return mean and standard error of a statistic of (v, Hv), by Welford's one-pass update."""
+    if probes < 2:
+        raise ValueError(f"probes must be at least 2 to give a standard error, got {probes}")
+    like = [p.detach() for p in parameters]
+    mean = [torch.zeros_like(p) for p in like]
+    squares = [torch.zeros_like(p) for p in like]
+    for k in range(1, probes + 1):
+        vectors = draw(distribution, like, seed=seed, probe=k - 1)
+        for m, s, v, hv in zip(mean, squares, vectors, hessian(vectors), strict=True):
+            sample = statistic(v, hv)
+            delta = sample - m
+            m += delta / k
+            s += delta * (sample - m)
+    return mean, [(s / (probes * (probes - 1))).sqrt() for s in squares]

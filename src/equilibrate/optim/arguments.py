@@ -1,0 +1,123 @@
+"""The checks of hyper-parameters and gradients: what is wrong, with its value, and what to do."""
+
+from collections.abc import Callable, Iterable, Sequence
+from numbers import Real
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from equilibrate.curvature import DISTRIBUTIONS
+from equilibrate.optim.pending import Pending
+
+DampingKind = Literal["relative", "absolute"]
+DAMPING_KINDS: tuple[str, ...] = get_args(DampingKind)
+
+Check = tuple[Callable[[Any], bool], str]
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _learning_rate(value: Any) -> bool:
+    return (
+        bool(value >= 0) if isinstance(value, Tensor) and value.numel() == 1 else _positive(value)
+    )
+
+
+def _positive(value: Any) -> bool:
+    return _number(value) and 0 <= value < float("inf")
+
+
+_CHECKS: dict[str, Check] = {
+    "lr": (_learning_rate, "a finite number or one-element tensor >= 0"),
+    "damping": (_positive, "a finite number >= 0"),
+    "damping_kind": (lambda v: v in DAMPING_KINDS, f"one of {DAMPING_KINDS}"),
+    "decay": (
+        lambda v: v is None or (_number(v) and 0 < v < 1),
+        "None (the running mean) or a number in (0, 1), per optimizer step",
+    ),
+    "probe_every": (_count, "a whole number of steps >= 1"),
+    "warmup_probes": (_count, "a whole number >= 1; 1 means no warm-up"),
+    "distribution": (lambda v: v in DISTRIBUTIONS, f"one of {DISTRIBUTIONS}"),
+    "momentum": (lambda v: _number(v) and 0 <= v < 1, "a number in [0, 1)"),
+    "nesterov": (lambda v: isinstance(v, bool), "True or False"),
+    "weight_decay": (_positive, "a finite number >= 0"),
+    "maximize": (lambda v: isinstance(v, bool), "True or False"),
+    "foreach": (lambda v: v in (None, True, False), "None, True or False"),
+    "seed": (lambda v: isinstance(v, int) and abs(v) < 2**63, "a whole number below 2^63"),
+}
+
+
+def check_group(group: dict[str, Any]) -> None:
+    """Raise ValueError for the first hyper-parameter of a group that is out of range."""
+    for name, (holds, wanted) in _CHECKS.items():
+        if not holds(group[name]):
+            raise ValueError(f"Invalid {name}: {group[name]!r}. It must be {wanted}.")
+    if group["nesterov"] and group["momentum"] == 0:
+        raise ValueError("Invalid nesterov: True with momentum 0. Give a momentum, such as 0.9.")
+    if group["fused"]:
+        raise ValueError("Invalid fused: True. There is no fused update yet; use foreach=True.")
+    if group["capturable"]:
+        raise ValueError(
+            "Invalid capturable: True. Steps cannot be captured in a CUDA graph yet; leave it out."
+        )
+
+
+def check_parameters(parameters: Iterable[Tensor]) -> None:
+    """Raise ValueError for a parameter whose curvature has no meaning here."""
+    for parameter in parameters:
+        if not parameter.is_floating_point():
+            raise ValueError(
+                f"ESGD and JacobiSGD take real floating-point parameters, got {parameter.dtype}. "
+                "Give complex parameters as torch.view_as_real of them, or to another optimizer."
+            )
+
+
+def check_gradients(parameters: Iterable[Tensor]) -> None:
+    """Raise RuntimeError for sparse gradients before anything is changed."""
+    for parameter in parameters:
+        if parameter.grad is not None and parameter.grad.layout != torch.strided:
+            raise RuntimeError(
+                "ESGD and JacobiSGD do not take sparse gradients. Build the embedding with "
+                "sparse=False, or give its parameters to torch.optim.SparseAdam."
+            )
+
+
+def check_observed(
+    parameters: Sequence[Tensor],
+    vectors: Sequence[Tensor | None],
+    products: Sequence[Tensor | None],
+    pending: Pending,
+) -> None:
+    """Raise ValueError for products that do not fit the parameters or the step they belong to."""
+    if not len(vectors) == len(products) == len(parameters):
+        raise ValueError(
+            f"observe takes one vector and one product for each of the {len(parameters)} "
+            f"parameters, in order (None to leave one out); got {len(vectors)} and "
+            f"{len(products)}."
+        )
+    for i, (p, v, hv) in enumerate(zip(parameters, vectors, products, strict=True)):
+        if (v is None) != (hv is None):
+            raise ValueError(f"observe got only one of vector and product for parameter {i}.")
+        if v is not None and hv is not None and not v.shape == hv.shape == p.shape:
+            shapes = f"{tuple(v.shape)} and {tuple(hv.shape)}, expected {tuple(p.shape)}"
+            raise ValueError(f"observe got wrong shapes for parameter {i}: {shapes}.")
+    if pending and (pending.vectors is None or not _same(pending.vectors, vectors)):
+        raise ValueError(
+            "All products of one step must belong to one vector v, but another was measured "
+            "since the last step. Call observe with the same vectors for every micro-batch, and "
+            "not with probe."
+        )
+
+
+def _same(first: Sequence[Tensor | None], second: Sequence[Tensor | None]) -> bool:
+    return all(
+        a is b or (a is not None and b is not None and torch.equal(a, b))
+        for a, b in zip(first, second, strict=True)
+    )

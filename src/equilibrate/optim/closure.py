@@ -1,0 +1,172 @@
+"""Measuring through torch's standard closure: gradients at theta + e v and theta - e v.
+
+The closure is the user's own (zero_grad, forward, backward, return loss) and is not changed. It is
+run at the present point first; that run is the training step's. On a probing step it is run again
+at the two displaced points, from the same random state, so that dropout draws the same masks; then
+parameters, gradients and random state are put back from copies. What is not torch's (NumPy's
+generator, a data loader advanced inside the closure) cannot be put back: draw the batch outside
+the closure.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from equilibrate.curvature.differences import parameter_size, relative_step
+
+Closure = Callable[[], float]
+
+# A float32 parameter may be computed with in bfloat16 (autocast), which cannot be seen from here.
+# The products at e and 2 e then are independent noise, |a - b| near 2.2 |b|; where e is right they
+# agree to a percent or so. Half-way between the two lies a wide gap.
+_AGREEMENT = 0.5
+_COARSER = (torch.float16, torch.bfloat16)
+
+_NOT_MEASURABLE = (
+    "Differences of gradients do not measure the curvature of this closure: the products at two "
+    "step sizes disagree. Either the closure is not repeatable (it draws a new batch, or random "
+    "numbers that are not torch's, each time it is called) or its precision is too low. Draw "
+    "the batch outside the closure, or call optimizer.probe(loss) on the live loss instead."
+)
+_ACCUMULATES = (
+    "The closure adds its gradient to one that was there before, so differences would see its "
+    "own batch alone. To accumulate over micro-batches, call optimizer.probe(loss) on each of "
+    "them before its backward, then optimizer.step() without a closure; or call zero_grad() "
+    "inside the closure."
+)
+
+RandomState = list[tuple[torch.device, Tensor]]
+
+
+def random_state(parameters: Sequence[Tensor]) -> RandomState:
+    """Return the state of torch's generators on the CPU and on the parameters' devices."""
+    devices = {torch.device("cpu")} | {p.device for p in parameters}
+    return [(d, _generators(d)) for d in sorted(devices, key=str)]
+
+
+def _generators(device: torch.device) -> Tensor:
+    if device.type == "cpu":
+        return torch.get_rng_state()
+    state: Tensor = torch.get_device_module(device).get_rng_state(device)
+    return state
+
+
+def set_random_state(state: RandomState) -> None:
+    """Put the generators back."""
+    for device, content in state:
+        if device.type == "cpu":
+            torch.set_rng_state(content)
+        else:
+            torch.get_device_module(device).set_rng_state(content, device)
+
+
+@contextmanager
+def put_back(parameters: Sequence[Tensor]) -> Iterator[None]:
+    """Restore parameters, gradients and random state on leaving, whatever happened inside."""
+    point = [p.detach().clone() for p in parameters]
+    gradients = [p.grad for p in parameters]
+    copies = [None if g is None else g.detach().clone() for g in gradients]
+    state = random_state(parameters)
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for parameter, value, gradient, copy in zip(
+                parameters, point, gradients, copies, strict=True
+            ):
+                parameter.copy_(value)
+                parameter.grad = gradient
+                if gradient is not None and copy is not None:
+                    gradient.copy_(copy)  # a bucket of DDP may have been written through it
+        set_random_state(state)
+
+
+class ClosureHessian:
+    """The Hessian of what a closure computes, by central differences; used inside `put_back`.
+
+    `start` is the random state that the run at the present point began with, `earlier` the
+    gradients from before that run.
+    """
+
+    def __init__(
+        self,
+        closure: Closure,
+        parameters: Sequence[Tensor],
+        *,
+        start: RandomState,
+        earlier: Sequence[Tensor | None],
+        relative: float | None,
+    ) -> None:
+        """Note the present point; `relative` is the step in units of the parameters, if known."""
+        self._closure = closure
+        self._parameters = parameters
+        self._start = start
+        self._earlier = earlier
+        self._point = [p.detach().clone() for p in parameters]
+        self._gradients = [p.grad for p in parameters]
+        self._size = parameter_size(parameters)
+        self.relative = relative
+        self.present = [True] * len(parameters)
+
+    def __call__(self, vectors: Sequence[Tensor], wanted: Sequence[int]) -> list[Tensor]:
+        """Return H v at the wanted positions; the first call also chooses and checks the step."""
+        if self.relative is None:
+            self.relative = self._choose(vectors)
+        products = self._product(vectors, self.relative)
+        return [products[i] for i in wanted]
+
+    def _product(self, vectors: Sequence[Tensor], relative: float) -> list[Tensor]:
+        eps = relative * self._size
+        ahead = self._gradients_at(vectors, eps)
+        behind = self._gradients_at(vectors, -eps)
+        self.present = [a is not None for a in ahead]
+        pairs = list(zip(ahead, behind, self._parameters, strict=True))
+        if any(g is not None for g in self._earlier):
+            self._refuse_accumulation(ahead, behind)
+        return [
+            torch.zeros_like(p) if a is None or b is None else (a - b) / (2 * eps)
+            for a, b, p in pairs
+        ]
+
+    def _gradients_at(self, vectors: Sequence[Tensor], eps: float) -> list[Tensor | None]:
+        """Run the closure at theta + eps v, from the same random state and without gradients."""
+        with torch.no_grad():
+            for parameter, value, vector in zip(
+                self._parameters, self._point, vectors, strict=True
+            ):
+                parameter.copy_(value + eps * vector)
+                parameter.grad = None
+        set_random_state(self._start)
+        with torch.enable_grad():
+            self._closure()
+        return [None if p.grad is None else p.grad.detach() for p in self._parameters]
+
+    def _choose(self, vectors: Sequence[Tensor]) -> float:
+        """Return the finest step at which the products at e and 2 e agree."""
+        own = max(relative_step(p.dtype) for p in self._parameters)
+        steps = [own] + [s for s in map(relative_step, _COARSER) if s > own]
+        for relative in steps:
+            one, two = self._product(vectors, relative), self._product(vectors, 2 * relative)
+            difference = _norm([a - b for a, b in zip(one, two, strict=True)])
+            if difference <= _AGREEMENT * _norm(two):
+                return relative
+        raise RuntimeError(_NOT_MEASURABLE)
+
+    def _refuse_accumulation(
+        self, ahead: Sequence[Tensor | None], behind: Sequence[Tensor | None]
+    ) -> None:
+        """Raise where the gradient at the point is the displaced ones' mean plus the earlier."""
+        excess, unexplained = [], []
+        for point, a, b, earlier in zip(self._gradients, ahead, behind, self._earlier, strict=True):
+            if point is not None and a is not None and b is not None:
+                excess.append(point - (a + b) / 2)
+                unexplained.append(excess[-1] if earlier is None else excess[-1] - earlier)
+        if _norm(unexplained) < _AGREEMENT * _norm(excess):
+            raise RuntimeError(_ACCUMULATES)
+
+
+def _norm(tensors: Sequence[Tensor]) -> float:
+    """Return the Euclidean norm over a list of tensors; not a number where any element is not."""
+    return float(sum(float(t.double().square().sum()) for t in tensors) ** 0.5)

@@ -1,0 +1,98 @@
+"""The Hessian of a live loss as the optimizers want it: checked, and safe in half precision.
+
+In float16 the second derivative underflows long before the first, so the loss is multiplied by a
+power of two and the product divided by it: without effect on float32, bfloat16 or float64 results.
+A product that overflows is measured again at a smaller scale.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from equilibrate.curvature import LossHessian
+from equilibrate.optim.state import all_finite
+
+_SCALES = (2.0**15, 2.0**8, 1.0)
+
+_ALREADY_USED = (
+    "This loss was already backpropagated. Call optimizer.probe(loss) before loss.backward()."
+)
+_ELSEWHERE = (
+    "The second derivative of this loss cannot be had. Pass a closure instead, "
+    "optimizer.step(closure), which needs gradients alone; or, for attention, run the forward "
+    "pass inside torch.nn.attention.sdpa_kernel(SDPBackend.MATH)."
+)
+
+
+def check_loss(loss: Tensor) -> None:
+    """Raise for what cannot be a live scalar loss, before anything is computed."""
+    if not isinstance(loss, Tensor):
+        raise TypeError(f"probe takes the loss as a tensor, got {type(loss).__name__}.")
+    if loss.numel() != 1:
+        raise ValueError(
+            f"probe takes a scalar loss, got shape {tuple(loss.shape)}. Reduce it: loss.mean()."
+        )
+    if loss.is_complex():
+        raise ValueError("probe takes a real loss, got a complex one. Take .real or .abs() of it.")
+    if not loss.requires_grad:
+        raise ValueError(
+            "probe takes a live loss, but this one is detached from the parameters. Compute it "
+            "outside torch.no_grad() and pass the tensor itself, not loss.item() or "
+            "loss.detach()."
+        )
+
+
+class LiveLoss:
+    """The Hessian of one loss with respect to all trainable parameters of an optimizer."""
+
+    def __init__(self, loss: Tensor, parameters: Sequence[Tensor]) -> None:
+        """Build the gradient's graph, or say why there is none."""
+        check_loss(loss)
+        if not parameters:
+            raise ValueError(
+                "No parameter of this optimizer requires a gradient: nothing to probe."
+            )
+        self._loss = loss
+        self._parameters = parameters
+        self._scales = iter(_SCALES)
+        self._hessian = self._differentiate(next(self._scales))
+        self.present = self._hessian.present
+        if not any(self.present):
+            raise ValueError(
+                "The loss does not depend on any parameter of this optimizer. Was it computed "
+                "from another model, or from a copy of this one?"
+            )
+
+    def __call__(self, vectors: Sequence[Tensor], wanted: Sequence[int]) -> list[Tensor]:
+        """Return the rows of H v at the wanted positions, at the largest scale that is finite."""
+        products = self._multiply(vectors, wanted)
+        while not all_finite(products) and bool(self._loss.isfinite()):
+            scale = next(self._scales, None)
+            if scale is None:
+                break
+            self._hessian = self._differentiate(scale)
+            products = self._multiply(vectors, wanted)
+        return products
+
+    def _differentiate(self, scale: float) -> LossHessian:
+        with _explained_errors():
+            return LossHessian(self._loss, self._parameters, scale=scale)
+
+    def _multiply(self, vectors: Sequence[Tensor], wanted: Sequence[int]) -> list[Tensor]:
+        with _explained_errors():
+            return self._hessian(vectors, wanted=wanted)
+
+
+@contextmanager
+def _explained_errors() -> Iterator[None]:
+    """Put what to do in front of torch's own words, where a derivative cannot be had."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
+        text = str(error)
+        used = "second time" in text or "been freed" in text
+        raise RuntimeError(f"{_ALREADY_USED if used else _ELSEWHERE} torch says: {text}") from error

@@ -1,0 +1,268 @@
+"""The step around the arithmetic: closures, scalers, what may not move yet, saving and loading."""
+
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from equilibrate.distributed import only_one_process
+from equilibrate.optim.arguments import check_gradients, check_group, check_parameters
+from equilibrate.optim.closure import Closure, ClosureHessian, put_back, random_state
+from equilibrate.optim.measuring import Group, Measuring, _scheduled
+from equilibrate.optim.pending import Pending
+from equilibrate.optim.state import allocate, restore, zeros_like
+from equilibrate.rules import foreach, reference
+
+_NO_CURVATURE = (
+    "No curvature has been measured yet, so there is nothing to divide the gradient by. Call "
+    "optimizer.probe(loss) before loss.backward() in every iteration, or pass a closure: "
+    "optimizer.step(closure)."
+)
+_NO_FINITE_CURVATURE = (
+    "No finite curvature has been measured yet: every product so far was infinite or not a "
+    "number. Check that the loss is finite and twice differentiable at the first batch."
+)
+
+
+class CurvatureOptimizer(Measuring):
+    """SGD whose gradient is divided by a diagonal of the Hessian plus damping."""
+
+    # GradScaler then hands over grad_scale and found_inf instead of skipping the step on its own,
+    # so that a skipped step drops the pending product as well (`_skipped_by_scaler`).
+    _step_supports_amp_scaling = True
+
+    def __init__(self, params: Any, defaults: dict[str, Any], process_group: Any = None) -> None:
+        """Take the hyper-parameters; all that must survive lives in `param_groups` and `state`."""
+        self._process_group = only_one_process(process_group)
+        self._forget_volatile()
+        bookkeeping = {
+            "probe_index": 0,  # vectors drawn so far, one count for the whole optimizer
+            "steps_since_probe": 0,
+            "dropped_probes": 0,  # products that were not finite
+            "difference_step": None,  # chosen at the first probe by closure
+        }
+        super().__init__(params, defaults | bookkeeping)
+
+    @property
+    def measuring(self) -> bool:
+        """Whether a closure is being run at a displaced point, for the sake of a probe."""
+        return self._measuring
+
+    @torch.no_grad()
+    def step(self, closure: Closure | None = None) -> float | None:  # type: ignore[override]
+        """Fold the pending product into the diagonal, then move the parameters (Algorithm 1).
+
+        With a closure (zero_grad, backward, return loss) the curvature is measured by differences
+        of gradients when due, unless the closure calls `probe` itself.
+        """
+        loss = None if closure is None else self._evaluate(closure)
+        moving = [p for p in self._all() if p.grad is not None]
+        check_gradients(moving)
+        if self._skipped_by_scaler() or self._only_allocates(moving):
+            return loss
+        self._fold_pending()
+        self._require_curvature(moving)
+        self._unscale(moving)
+        for group in self.param_groups:
+            self._move(group)
+            group["steps_since_probe"] += 1
+        return loss
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Reset the gradients, and with them a pending product whose backward has already been run.
+
+        So an iteration given up after its backward leaves nothing behind, while `probe`,
+        `zero_grad`, `backward`, `step` (the order of some trainers) keeps what was measured.
+        """
+        if self._pending.backward_since(self._all()):
+            self._pending = Pending()
+        super().zero_grad(set_to_none)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load as torch does, but keep the diagonal in the precision it was saved in."""
+        loaded: dict[str, Any] = {}
+
+        def note(_: Any, given: dict[str, Any]) -> None:
+            loaded.update(given)
+
+        # Registered last, so that it sees what other hooks have made of the state.
+        handle = self.register_load_state_dict_pre_hook(note)
+        try:
+            super().load_state_dict(state_dict)
+        finally:
+            handle.remove()
+        restore(loaded, self._all(), self.state)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Rebuild what is not saved, after unpickling, copying or loading."""
+        super().__setstate__(state)
+        self.__dict__.setdefault("_process_group", None)
+        self._forget_volatile()
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group after checking it; its parameters are probed at the next step."""
+        check_group(self.defaults | param_group)
+        super().add_param_group(param_group)
+        try:
+            check_parameters(self.param_groups[-1]["params"])
+        except ValueError:
+            self.param_groups.pop()
+            raise
+        self.param_groups[-1]["probe_index"] = self.param_groups[0]["probe_index"]
+
+    def _forget_volatile(self) -> None:
+        """Start without pending product: like a gradient it belongs to an iteration alone."""
+        self._pending = Pending()
+        self._measuring = False
+        self._warned: set[str] = set()
+
+    def _evaluate(self, closure: Closure) -> float:
+        """Run the closure; when a probe is due and none arrives inside, measure by differences."""
+        with torch.enable_grad():
+            if not self.probe_due:
+                return closure()
+            parameters = self._trainable()
+            start = random_state(parameters)
+            earlier = [None if p.grad is None else p.grad.detach().clone() for p in parameters]
+            loss = closure()
+            if not self._pending and self.probe_due:
+                self._measure_by_differences(closure, start, earlier)
+        return loss
+
+    def _measure_by_differences(
+        self, closure: Closure, start: Any, earlier: list[Tensor | None]
+    ) -> None:
+        """Measure around the present point, and leave no trace but the measurement."""
+        parameters = self._trainable()
+        hessian = ClosureHessian(
+            closure,
+            parameters,
+            start=start,
+            earlier=earlier,
+            relative=self.param_groups[0]["difference_step"],
+        )
+        self._measuring = True
+        try:
+            with put_back(parameters):
+                self._measure(hessian)
+        finally:
+            self._measuring = False
+        for group in self.param_groups:
+            group["difference_step"] = hessian.relative
+
+    def _skipped_by_scaler(self) -> bool:
+        """Skip the step, and forget what it measured, where GradScaler found an overflow."""
+        found_inf = getattr(self, "found_inf", None)
+        if found_inf is None or not bool(found_inf):
+            return False
+        self._pending = Pending()
+        return True
+
+    def _unscale(self, moving: list[Tensor]) -> None:
+        """Undo GradScaler's factor, unless the user has called `unscale_`."""
+        factor = getattr(self, "grad_scale", None)
+        if factor is None:
+            return
+        for parameter in moving:
+            assert parameter.grad is not None
+            parameter.grad.div_(factor.to(parameter.device))
+
+    def _only_allocates(self, moving: list[Tensor]) -> bool:
+        """Allocate state for torch.distributed.checkpoint, which asks by a step that moves nothing.
+
+        It calls `step` with learning rate zero and gradients of zero on an optimizer without state.
+        """
+        if self.state or self._pending or not moving:
+            return False
+        if any(float(group["lr"]) for group in self.param_groups):
+            return False
+        if any(bool(p.grad.any()) for p in moving if p.grad is not None):
+            return False
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                self.state[parameter] = allocate(parameter, group["momentum"])
+        return True
+
+    def _require_curvature(self, moving: list[Tensor]) -> None:
+        """Raise before the first probe; warn once of a probe forgotten later."""
+        if moving and not any(state["probes"] for state in self.state.values()):
+            dropped = self.param_groups[0]["dropped_probes"]
+            raise RuntimeError(_NO_FINITE_CURVATURE if dropped else _NO_CURVATURE)
+        if any(_scheduled(group) for group in self.param_groups):
+            self._warn_once(
+                "A probe is due but none came with this step; the last diagonal is used until "
+                "one does. Call optimizer.probe(loss) in every iteration: it measures only when "
+                "due."
+            )
+
+    def _warn_once(self, text: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
+            warnings.warn(text, stacklevel=4)
+
+    def _movable(self, group: Group) -> list[Tensor]:
+        """Return the parameters with a gradient and a diagonal; the others wait for their probe."""
+        with_gradient = [p for p in group["params"] if p.grad is not None]
+        for parameter in with_gradient:
+            if parameter in self.state and self.state[parameter]["probes"] == 0:
+                self.state[parameter]["absent"] = False  # fresh again: due at the next step
+        movable = [p for p in with_gradient if p in self.state and self.state[p]["probes"]]
+        if len(movable) < len(with_gradient):
+            self._warn_once(
+                "A parameter has a gradient but was never probed, so it does not move yet. It "
+                "will be measured by the next optimizer.probe(loss)."
+            )
+        return movable
+
+    def _move(self, group: Group) -> None:
+        """Hand one group to the update rule."""
+        parameters = self._movable(group)
+        if not parameters:
+            return
+        states = [self.state[p] for p in parameters]
+        torch._foreach_add_([state["step"] for state in states], 1)
+        rule = reference.step if group["foreach"] is False else foreach.step
+        damping, fill = self._damping(group, parameters)
+        rule(
+            parameters,
+            [p.grad for p in parameters if p.grad is not None],
+            [self._kind.magnitude(state["diagonal"]) for state in states],
+            self._buffers(group, parameters),
+            lr=float(group["lr"]),
+            damping=damping,
+            fill=fill,
+            momentum=group["momentum"],
+            nesterov=group["nesterov"],
+            weight_decay=group["weight_decay"],
+            maximize=group["maximize"],
+        )
+
+    def _buffers(self, group: Group, parameters: list[Tensor]) -> list[Tensor] | None:
+        """Return the momentum buffers, new ones where momentum was switched on later."""
+        if not group["momentum"]:
+            return None
+        for parameter in parameters:
+            if "momentum_buffer" not in self.state[parameter]:
+                self.state[parameter]["momentum_buffer"] = zeros_like(parameter)
+        return [self.state[p]["momentum_buffer"] for p in parameters]
+
+    def _damping(self, group: Group, parameters: list[Tensor]) -> tuple[list[float], list[float]]:
+        """Return, per tensor, the damping and what stands for a curvature never seen.
+
+        Absolute damping is the paper's: an unseen element moves by g / damping. Relative damping is
+        measured in the tensor's own mean diagonal, and an unseen element takes that mean for its
+        own (where the whole tensor is unseen, the mean over all tensors).
+        """
+        if group["damping_kind"] == "absolute":
+            return [group["damping"]] * len(parameters), [0.0] * len(parameters)
+        scales = [self.state[p]["scale"] or self._mean_scale() for p in parameters]
+        unseen = [self.state[p]["unseen"] for p in parameters]
+        fills = [s if gap else 0.0 for s, gap in zip(scales, unseen, strict=True)]
+        return [group["damping"] * s for s in scales], fills
+
+    def _mean_scale(self) -> float:
+        """Return the mean diagonal over all elements whose curvature was ever seen."""
+        seen = {p: p.numel() - s["unseen"] for p, s in self.state.items()}
+        total = sum(self.state[p]["scale"] * count for p, count in seen.items())
+        return float(total / max(1, sum(seen.values())))

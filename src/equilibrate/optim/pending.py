@@ -1,0 +1,50 @@
+"""The pending product: what the losses of one step have contributed and no step has folded yet.
+
+It is to the diagonal what `.grad` is to the parameter, and like `.grad` it is not saved.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from torch import Tensor
+
+from equilibrate.optim.state import wide
+
+
+class Pending:
+    """Contributions summed over the losses of one step, by parameter."""
+
+    def __init__(self) -> None:
+        """Start with nothing pending."""
+        self.sums: dict[Tensor, Tensor] = {}
+        self.asked: dict[Tensor, None] = {}  # an ordered set: all that were measured, absent or not
+        self.vectors: list[Tensor | None] | None = None  # of `observe`, one set for the whole step
+        self._gradients: list[tuple[int, int]] = []
+
+    def __bool__(self) -> bool:
+        """Tell whether anything waits to be folded."""
+        return bool(self.asked)
+
+    def add(
+        self,
+        parameters: Iterable[Tensor],
+        contributions: Sequence[Tensor | None],
+        everyone: Iterable[Tensor],
+    ) -> None:
+        """Add one loss's contributions; None where the loss does not depend on the parameter."""
+        for parameter, contribution in zip(parameters, contributions, strict=True):
+            self.asked[parameter] = None
+            if contribution is None:
+                continue
+            contribution = contribution.to(wide(contribution.dtype))
+            before = self.sums.get(parameter)
+            self.sums[parameter] = contribution if before is None else before + contribution
+        self._gradients = _versions(everyone)
+
+    def backward_since(self, everyone: Iterable[Tensor]) -> bool:
+        """Tell whether gradients have changed since the last contribution."""
+        return bool(self) and self._gradients != _versions(everyone)
+
+
+def _versions(parameters: Iterable[Tensor]) -> list[tuple[int, int]]:
+    """Return what identifies the present content of every gradient."""
+    return [(0, 0) if p.grad is None else (id(p.grad), p.grad._version) for p in parameters]

@@ -1,0 +1,106 @@
+"""What the optimizer remembers of a parameter, and how a probe is folded into it.
+
+One tensor of the parameter's size, the diagonal, in float32 at least; the rest are plain numbers:
+
+| key | meaning |
+| --- | --- |
+| step | updates made to this parameter (a tensor, as torch's optimizers keep it) |
+| diagonal | sqrt of the mean square (equilibration), or the signed mean (Jacobi) |
+| probes | vectors folded so far: the k of Algorithm 1 |
+| weight | their total weight after forgetting (`diagonals.averaging`) |
+| probed_at | the value of `step` at the last fold |
+| scale | mean of the diagonal over the elements whose curvature was ever seen non-zero |
+| unseen | number of elements whose curvature was never seen non-zero |
+| absent | probed, but the loss did not depend on this parameter |
+| momentum_buffer | only with momentum |
+"""
+
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from equilibrate.diagonals.averaging import next_weight
+
+State = dict[str, Any]
+
+# Read and written in the precision they were saved in, whatever the parameter's own (`restore`).
+_KEPT_PRECISION = ("diagonal", "momentum_buffer")
+
+
+def wide(dtype: torch.dtype) -> torch.dtype:
+    """Return the dtype curvature is kept in: float32 for the half types, else the parameter's."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+def allocate(parameter: Tensor, momentum: float) -> State:
+    """Return the state of a parameter that was never probed."""
+    state: State = {
+        "step": torch.tensor(0.0, dtype=torch.float32),
+        "diagonal": zeros_like(parameter),
+        "probes": 0,
+        "weight": 0.0,
+        "probed_at": 0,
+        "scale": 0.0,
+        "unseen": parameter.numel(),
+        "absent": False,
+    }
+    if momentum:
+        state["momentum_buffer"] = zeros_like(parameter)
+    return state
+
+
+def zeros_like(parameter: Tensor) -> Tensor:
+    """Return zeros of the parameter's shape and layout in the dtype curvature is kept in."""
+    return torch.zeros_like(
+        parameter, dtype=wide(parameter.dtype), memory_format=torch.preserve_format
+    )
+
+
+def fold(
+    kind: ModuleType,
+    contributions: Mapping[Tensor, Tensor],
+    states: Mapping[Tensor, State],
+    decays: Mapping[Tensor, float | None],
+) -> None:
+    """Average one product into the diagonals, then renew what is summed up from them."""
+    for parameter, contribution in contributions.items():
+        state = states[parameter]
+        step = int(state["step"])
+        state["weight"] = next_weight(state["weight"], step - state["probed_at"], decays[parameter])
+        kind.fold_(state["diagonal"], contribution, state["weight"])
+        state.update(probes=state["probes"] + 1, probed_at=step, absent=False)
+    _summarise(kind, [states[p] for p in contributions])
+
+
+def _summarise(kind: ModuleType, states: list[State]) -> None:
+    """Renew `scale` and `unseen`, with one wait for the device."""
+    magnitudes = [kind.magnitude(state["diagonal"]) for state in states]
+    sums = [m.sum(dtype=torch.float64).cpu() for m in magnitudes]
+    counts = [torch.count_nonzero(m).cpu() for m in magnitudes]
+    for state, total, seen in zip(states, sums, counts, strict=True):
+        state["scale"] = float(total) / int(seen) if seen else 0.0
+        state["unseen"] = state["diagonal"].numel() - int(seen)
+
+
+def all_finite(tensors: list[Tensor]) -> bool:
+    """Tell whether every element is finite: a sum shows it at once, unless it overflows itself."""
+    return all(bool(t.sum().isfinite()) or bool(t.isfinite().all()) for t in tensors)
+
+
+def restore(
+    saved: Mapping[str, Any], parameters: list[Tensor], states: Mapping[Tensor, State]
+) -> None:
+    """Undo the cast of `Optimizer.load_state_dict`: it ruins the diagonal of bf16 parameters.
+
+    torch casts every tensor but 'step' to its parameter's dtype; this copies them again from
+    `saved`.
+    """
+    ids = [i for group in saved["param_groups"] for i in group["params"]]
+    for index, parameter in zip(ids, parameters, strict=True):
+        for key in _KEPT_PRECISION:
+            if key in saved["state"].get(index, {}):
+                original = saved["state"][index][key]
+                states[parameter][key] = original.detach().to(parameter.device).clone()

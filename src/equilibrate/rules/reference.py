@@ -1,0 +1,56 @@
+"""The update, one tensor at a time, as in Algorithm 1; every faster version equals this one.
+
+u      = g / (D + damping)
+buffer = momentum * buffer + u
+theta  = (1 - lr * weight_decay) theta - lr * (buffer, or u + momentum * buffer for Nesterov)
+"""
+
+import math
+from collections.abc import Sequence
+
+from torch import Tensor
+
+
+def denominator(diagonal: Tensor, damping: float, fill: float) -> Tensor:
+    """Return D + damping, with `fill` in place of D where D is zero.
+
+    Where all three are zero the result is infinite, so that the step there is zero: 0/0 moves
+    nothing.
+
+    Example:
+        >>> import torch
+        >>> denominator(torch.tensor([0.0, 2.0]), damping=0.5, fill=1.0)
+        tensor([1.5000, 2.5000])
+        >>> denominator(torch.tensor([0.0, 2.0]), damping=0.0, fill=0.0)
+        tensor([inf, 2.])
+    """
+    result = diagonal + damping
+    if fill > 0 or damping == 0:
+        unseen = fill + damping if fill + damping > 0 else math.inf
+        result.masked_fill_(diagonal == 0, unseen)
+    return result
+
+
+def step(
+    parameters: list[Tensor],
+    gradients: list[Tensor],
+    diagonals: list[Tensor],
+    buffers: list[Tensor] | None,
+    *,
+    lr: float,
+    damping: Sequence[float],
+    fill: Sequence[float],
+    momentum: float,
+    nesterov: bool,
+    weight_decay: float,
+    maximize: bool,
+) -> None:
+    """Move every parameter in place; `damping` and `fill` are given per tensor."""
+    for i, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
+        update = gradient / denominator(diagonals[i], damping[i], fill[i])
+        if buffers is not None:
+            buffers[i].mul_(momentum).add_(update)
+            update = update + momentum * buffers[i] if nesterov else buffers[i]
+        if weight_decay != 0:
+            parameter.mul_(1 - lr * weight_decay)
+        parameter.add_(update, alpha=lr if maximize else -lr)
