@@ -95,6 +95,14 @@ def test_a_drop_between_pixels_is_shared_and_one_off_the_page_is_lost() -> None:
     assert ink.sum() == 1
 
 
+def test_the_three_points_fill_their_square_and_keep_their_distance() -> None:
+    ends = torch.tensor([[0.0] * 6, [1.0] * 6], dtype=torch.float64)
+    knots_x, knots_y = curves._knots(ends)
+    assert knots_x[0].tolist() == pytest.approx([3.96, 6.30, 8.64])
+    assert knots_x[1].tolist() == pytest.approx([19.36, 21.70, 24.04])
+    assert knots_y.tolist() == [pytest.approx([3.96] * 3), pytest.approx([24.04] * 3)]
+
+
 def test_the_spline_is_natural_and_smooth() -> None:
     knots_x = torch.tensor([[4.0, 7.0, 20.0]], dtype=torch.float64)
     knots_y = torch.tensor([[5.0, 22.0, 9.0]], dtype=torch.float64)

@@ -4,8 +4,6 @@ Stored is the root, so that an ordinary step takes none; a fold squares, average
 again, all inside `hypot`, which neither overflows nor underflows where a plain square would.
 """
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -15,8 +13,10 @@ def contribution(vector: Tensor, product: Tensor) -> Tensor:
     return product
 
 
-def fold_(diagonal: Tensor, contribution: Tensor, weight: float) -> None:
+def fold_(diagonal: Tensor, contribution: Tensor, weight: float | Tensor) -> None:
     """Average one more product in: D^2 <- D^2 + ((Hv)^2 - D^2) / weight, in place.
+
+    `weight` may be a tensor that broadcasts, one number per trial of a stack.
 
     Example:
         >>> d = torch.tensor([4.0])
@@ -24,8 +24,9 @@ def fold_(diagonal: Tensor, contribution: Tensor, weight: float) -> None:
         >>> d
         tensor([3.4641])
     """
-    diagonal.mul_(math.sqrt(1 - 1 / weight))
-    torch.hypot(diagonal, contribution.to(diagonal.dtype) * math.sqrt(1 / weight), out=diagonal)
+    share = 1 / weight
+    diagonal.mul_((1 - share) ** 0.5)
+    torch.hypot(diagonal, contribution.to(diagonal.dtype) * share**0.5, out=diagonal)
 
 
 def magnitude(diagonal: Tensor) -> Tensor:

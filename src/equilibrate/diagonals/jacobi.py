@@ -11,8 +11,10 @@ def contribution(vector: Tensor, product: Tensor) -> Tensor:
     return vector * product
 
 
-def fold_(diagonal: Tensor, contribution: Tensor, weight: float) -> None:
+def fold_(diagonal: Tensor, contribution: Tensor, weight: float | Tensor) -> None:
     """Average one more product in: d <- d + (v * Hv - d) / weight, in place.
+
+    `weight` may be a tensor that broadcasts, one number per trial of a stack.
 
     Example:
         >>> import torch

@@ -1,0 +1,163 @@
+"""Every way to a product H v, on every case, against the dense Hessian."""
+
+import pytest
+import torch
+
+from equilibrate import difference_product, draw, function_product, hessian, loss_product
+from equilibrate.curvature import LossHessian, split_like
+from equilibrate.curvature.differences import default_step, relative_step
+from tests.cases import LOGISTIC, NETWORK, Case, logistic_hessian
+
+
+def _by_function(case: Case, parameters, vectors, **options):
+    model, loss = case.build()
+    names = [name for name, _ in model.named_parameters()]
+
+    def function(values):
+        wrapped = _Swapped(model, dict(zip(names, values, strict=True)))
+        return loss(wrapped)
+
+    return function_product(function, parameters, vectors, **options)
+
+
+class _Swapped:
+    """The model called with other parameters, as `torch.func.functional_call` does."""
+
+    def __init__(self, model, parameters):
+        self.model, self.parameters = model, parameters
+
+    def __call__(self, *inputs):
+        return torch.func.functional_call(self.model, self.parameters, inputs)
+
+
+def _dense_product(case, vectors):
+    parameters, loss = case.parameters_and_loss()
+    flat = torch.cat([v.reshape(-1) for v in vectors])
+    return split_like(hessian(loss(), parameters) @ flat, parameters)
+
+
+@pytest.mark.parametrize("way", ["loss", "function"])
+def test_exact_products_equal_the_dense_hessian(case, way):
+    parameters, loss = case.parameters_and_loss()
+    vectors = draw("gaussian", parameters, seed=1)
+    if way == "loss":
+        found = loss_product(loss(), parameters, vectors)
+    else:
+        found = _by_function(case, parameters, vectors)
+    torch.testing.assert_close(found, _dense_product(case, vectors), rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("way", ["loss", "function"])
+def test_several_vectors_at_once_equal_one_at_a_time(case, way):
+    parameters, loss = case.parameters_and_loss()
+    several = [draw("rademacher", parameters, seed=2, probe=k) for k in range(3)]
+    stacked = [torch.stack(parts) for parts in zip(*several, strict=True)]
+    if way == "loss":
+        found = loss_product(loss(), parameters, stacked, stacked=True)
+    else:
+        found = _by_function(case, parameters, stacked, stacked=True)
+    for k, vectors in enumerate(several):
+        one = loss_product(loss(), parameters, vectors)
+        torch.testing.assert_close([f[k] for f in found], one, rtol=1e-11, atol=1e-12)
+
+
+def test_differences_are_as_exact_as_the_step_predicts(case):
+    """Error = rounding u |g| / e + truncation e^2/6 |g'''|, the latter measured by doubling e.
+
+    Richardson: d(2e) - d(e) = 3 (truncation at e) up to rounding, so no third derivative is needed.
+    """
+    parameters, loss = case.parameters_and_loss()
+    vectors = draw("rademacher", parameters, seed=3)
+    exact = torch.cat([v.reshape(-1) for v in loss_product(loss(), parameters, vectors)])
+
+    def gradient(values):
+        with torch.no_grad():
+            for p, value in zip(parameters, values, strict=True):
+                p.copy_(value)
+        return torch.autograd.grad(loss(), parameters)
+
+    point = [p.detach().clone() for p in parameters]
+    size = torch.linalg.vector_norm(torch.cat([g.reshape(-1) for g in gradient(point)]))
+    step = default_step(point)
+    one, two, coarse = (
+        torch.cat([d.reshape(-1) for d in difference_product(gradient, point, vectors, step=s)])
+        for s in (step, 2 * step, 64 * step)
+    )
+    truncation = torch.linalg.vector_norm(coarse - exact) / 64**2
+    # A gradient is a sum over some hundred roundings; they add up like their square root.
+    rounding = 20 * torch.finfo(torch.float64).eps * size / step
+    assert torch.linalg.vector_norm(one - exact) <= 2 * truncation + rounding
+    assert torch.linalg.vector_norm(two - exact) <= 8 * truncation + rounding
+
+
+def test_the_step_is_near_the_best_of_a_range():
+    """(3u)^(1/3) in units of the parameters: no step within three decades is five times better."""
+    parameters, loss = NETWORK.parameters_and_loss()
+    vectors = draw("rademacher", parameters, seed=3)
+    exact = torch.cat([v.reshape(-1) for v in loss_product(loss(), parameters, vectors)])
+
+    def gradient(values):
+        with torch.no_grad():
+            for p, value in zip(parameters, values, strict=True):
+                p.copy_(value)
+        return torch.autograd.grad(loss(), parameters)
+
+    point = [p.detach().clone() for p in parameters]
+
+    def error(step):
+        found = difference_product(gradient, point, vectors, step=step)
+        return float(torch.linalg.vector_norm(torch.cat([f.reshape(-1) for f in found]) - exact))
+
+    chosen = error(default_step(point))
+    best = min(error(default_step(point) * 10 ** (k / 4)) for k in range(-6, 7))
+    assert chosen < 5 * best
+
+
+def test_steps_grow_with_the_roundoff():
+    steps = [
+        relative_step(d) for d in (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+    ]
+    assert steps == sorted(steps)
+    for dtype, step in zip((torch.float64, torch.float32), steps, strict=False):
+        assert step**3 == pytest.approx(1.5 * torch.finfo(dtype).eps)
+
+
+def test_the_dense_hessian_is_the_closed_form_of_logistic_regression():
+    parameters, loss = LOGISTIC.parameters_and_loss()
+    closed = logistic_hessian(parameters[0].detach())
+    torch.testing.assert_close(hessian(loss(), parameters), closed, rtol=1e-12, atol=1e-14)
+
+
+def test_a_power_of_two_scale_changes_no_bit(case):
+    parameters, loss = case.parameters_and_loss()
+    vectors = draw("rademacher", parameters)
+    plain = LossHessian(loss(), parameters)(vectors)
+    scaled = LossHessian(loss(), parameters, scale=2.0**15)(vectors)
+    torch.testing.assert_close(scaled, plain, rtol=0, atol=0)
+
+
+def test_wanted_rows_are_rows_of_the_whole():
+    parameters, loss = NETWORK.parameters_and_loss()
+    vectors = draw("rademacher", parameters)
+    whole = loss_product(loss(), parameters, vectors)
+    some = LossHessian(loss(), parameters)(vectors, wanted=[2, 0])
+    torch.testing.assert_close(some, [whole[2], whole[0]], rtol=0, atol=0)
+
+
+def test_the_loss_stays_usable_and_the_vectors_unharmed():
+    w = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
+    loss = (w**2).sum() / 2
+    vector = torch.tensor([3.0, -1.0], dtype=torch.float64)
+    product = LossHessian(loss, [w], scale=4.0)([vector])[0]
+    loss.backward()
+    assert w.grad is not None
+    torch.testing.assert_close(product, torch.tensor([3.0, -1.0], dtype=torch.float64))
+    assert vector.tolist() == [3.0, -1.0]
+
+
+def test_linear_and_absent_parameters_have_zero_rows():
+    linear, absent, curved = (torch.ones(2, requires_grad=True) for _ in range(3))
+    operator = LossHessian(linear.sum() + (curved**2).sum(), [linear, absent, curved])
+    products = operator([torch.ones(2)] * 3)
+    assert operator.present == [True, False, True]
+    assert [p.tolist() for p in products] == [[0, 0], [0, 0], [2, 2]]
