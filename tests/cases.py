@@ -21,6 +21,26 @@ class Case:
         model, loss = self.build()
         return list(model.parameters()), lambda: loss(model)
 
+    def values_and_function(self) -> tuple[list[Tensor], Callable[[list[Tensor]], Tensor]]:
+        """The same as a function of a list of tensors."""
+        model, loss = self.build()
+        names = [name for name, _ in model.named_parameters()]
+
+        def function(values: list[Tensor]) -> Tensor:
+            return loss(_Swapped(model, dict(zip(names, values, strict=True))))
+
+        return [p.detach().clone() for p in model.parameters()], function
+
+
+class _Swapped:
+    """A model called with other parameters than its own."""
+
+    def __init__(self, model: nn.Module, parameters: dict[str, Tensor]) -> None:
+        self.model, self.parameters = model, parameters
+
+    def __call__(self, *inputs: Tensor) -> Tensor:
+        return torch.func.functional_call(self.model, self.parameters, inputs)
+
 
 def _data(rows: int, columns: int, seed: int) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
@@ -70,7 +90,7 @@ def logistic_hessian(weight: Tensor) -> Tensor:
 def _network() -> tuple[nn.Module, Callable[[nn.Module], Tensor]]:
     x, y = _data(16, 6, 3), _data(16, 3, 4)
     model = _seeded(nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3)))
-    return model, lambda m: functional.mse_loss(m(x), y)
+    return model, lambda m: (m(x) - y).square().mean()
 
 
 def _convolution() -> tuple[nn.Module, Callable[[nn.Module], Tensor]]:
@@ -81,7 +101,7 @@ def _convolution() -> tuple[nn.Module, Callable[[nn.Module], Tensor]]:
 
 def _deep() -> tuple[nn.Module, Callable[[nn.Module], Tensor]]:
     x = torch.sigmoid(_data(20, 20, 6))
-    sizes = [20, 18, 6, 18, 20]
+    sizes = [20, 19, 6, 19, 20]
     layers: list[nn.Module] = []
     for i in range(4):
         layers += [nn.Linear(sizes[i], sizes[i + 1]), nn.Sigmoid()]
@@ -93,7 +113,7 @@ SADDLE = Case("saddle", _saddle)
 LOGISTIC = Case("logistic", _logistic)
 NETWORK = Case("network", _network)
 CONVOLUTION = Case("convolution", _convolution)
-DEEP = Case("deep autoencoder", _deep)  # 1,088 parameters
+DEEP = Case("deep autoencoder", _deep)  # 1,052 parameters
 
 CASES = [SADDLE, LOGISTIC, NETWORK, CONVOLUTION, DEEP]
 SMALL = [SADDLE, LOGISTIC, NETWORK]

@@ -9,25 +9,9 @@ from equilibrate.curvature.differences import default_step, relative_step
 from tests.cases import LOGISTIC, NETWORK, Case, logistic_hessian
 
 
-def _by_function(case: Case, parameters, vectors, **options):
-    model, loss = case.build()
-    names = [name for name, _ in model.named_parameters()]
-
-    def function(values):
-        wrapped = _Swapped(model, dict(zip(names, values, strict=True)))
-        return loss(wrapped)
-
-    return function_product(function, parameters, vectors, **options)
-
-
-class _Swapped:
-    """The model called with other parameters, as `torch.func.functional_call` does."""
-
-    def __init__(self, model, parameters):
-        self.model, self.parameters = model, parameters
-
-    def __call__(self, *inputs):
-        return torch.func.functional_call(self.model, self.parameters, inputs)
+def _by_function(case: Case, vectors, **options):
+    values, function = case.values_and_function()
+    return function_product(function, values, vectors, **options)
 
 
 def _dense_product(case, vectors):
@@ -43,7 +27,7 @@ def test_exact_products_equal_the_dense_hessian(case, way):
     if way == "loss":
         found = loss_product(loss(), parameters, vectors)
     else:
-        found = _by_function(case, parameters, vectors)
+        found = _by_function(case, vectors)
     torch.testing.assert_close(found, _dense_product(case, vectors), rtol=1e-11, atol=1e-12)
 
 
@@ -55,7 +39,7 @@ def test_several_vectors_at_once_equal_one_at_a_time(case, way):
     if way == "loss":
         found = loss_product(loss(), parameters, stacked, stacked=True)
     else:
-        found = _by_function(case, parameters, stacked, stacked=True)
+        found = _by_function(case, stacked, stacked=True)
     for k, vectors in enumerate(several):
         one = loss_product(loss(), parameters, vectors)
         torch.testing.assert_close([f[k] for f in found], one, rtol=1e-11, atol=1e-12)

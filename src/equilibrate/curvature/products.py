@@ -111,7 +111,8 @@ def function_product(
 
     R{g} = d/de g(theta + e v) at e = 0 (Pearlmutter 1994; section 4 of the paper), computed as a
     forward derivative of the gradient function. It composes with `torch.func.vmap`; with `stacked`
-    every vector has one more, leading, dimension.
+    every vector has one more, leading, dimension. An operation whose backward has no forward
+    derivative fails here: `torch.nn.functional.mse_loss` is one, write the square out instead.
 
     Example:
         >>> w = torch.tensor([1.0, 2.0])

@@ -8,6 +8,7 @@ generator, a data loader advanced inside the closure) cannot be put back: draw t
 the closure.
 """
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -18,17 +19,31 @@ from equilibrate.curvature.differences import parameter_size, relative_step
 
 Closure = Callable[[], float]
 
-# A float32 parameter may be computed with in bfloat16 (autocast), which cannot be seen from here.
-# The products at e and 2 e then are independent noise, |a - b| near 2.2 |b|; where e is right they
-# agree to a percent or so. Half-way between the two lies a wide gap.
-_AGREEMENT = 0.5
+# How far the products at e and 2 e may differ, relative to the latter. For smooth networks that
+# difference is about the error at e. A float32 parameter may be computed with in bfloat16 (autocast),
+# which cannot be seen from here and makes a float32 step mostly noise; a coarser step then agrees
+# better and is taken. Independent noise differs by 2.2.
+_AGREEMENT = 0.2
+_NOISE = 1.5
 _COARSER = (torch.float16, torch.bfloat16)
 
-_NOT_MEASURABLE = (
-    "Differences of gradients do not measure the curvature of this closure: the products at two "
-    "step sizes disagree. Either the closure is not repeatable (it draws a new batch, or random "
-    "numbers that are not torch's, each time it is called) or its precision is too low. Draw "
-    "the batch outside the closure, or call optimizer.probe(loss) on the live loss instead."
+_REPEATS = 1e-2  # kernels that add in any order repeat to 1e-6 or so, another batch not at all
+_EXPLAINED = 0.5  # an earlier gradient explains the excess to e^2, or not at all
+
+_NOT_REPEATABLE = (
+    "The closure does not repeat itself: run twice at the same point it gave two gradients, so "
+    "their differences measure nothing. Draw the batch outside the closure, and leave random "
+    "numbers that are not torch's out of it; or call optimizer.probe(loss) on the live loss instead."
+)
+_ONLY_NOISE = (
+    "Differences of gradients do not measure the curvature of this closure: at every step size "
+    "they are mostly rounding noise. Compute in a higher precision, or call optimizer.probe(loss) "
+    "on the live loss instead."
+)
+_DEPENDS_ON_THE_STEP = (
+    "The curvature measured by differences of gradients depends on the step size (by {:.0%} when "
+    "it is doubled). Piecewise linear activations such as ReLU do that: the kinks crossed by the "
+    "step count as curvature. Where second derivatives can be had, call optimizer.probe(loss)."
 )
 _ACCUMULATES = (
     "The closure adds its gradient to one that was there before, so differences would see its "
@@ -144,15 +159,34 @@ class ClosureHessian:
         return [None if p.grad is None else p.grad.detach() for p in self._parameters]
 
     def _choose(self, vectors: Sequence[Tensor]) -> float:
-        """Return the finest step at which the products at e and 2 e agree."""
+        """Return the finest step at which the products at e and 2 e agree, else the best."""
         own = max(relative_step(p.dtype) for p in self._parameters)
-        steps = [own] + [s for s in map(relative_step, _COARSER) if s > own]
-        for relative in steps:
-            one, two = self._product(vectors, relative), self._product(vectors, 2 * relative)
-            difference = _norm([a - b for a, b in zip(one, two, strict=True)])
-            if difference <= _AGREEMENT * _norm(two):
+        differences: dict[float, float] = {}
+        for relative in [own] + [s for s in map(relative_step, _COARSER) if s > own]:
+            differences[relative] = self._disagreement(vectors, relative)
+            if len(differences) == 1:
+                self._require_repeatable(vectors)
+            if differences[relative] <= _AGREEMENT:
                 return relative
-        raise RuntimeError(_NOT_MEASURABLE)
+        best = min(differences, key=lambda step: differences[step])
+        if not differences[best] < _NOISE:
+            raise RuntimeError(_ONLY_NOISE)
+        warnings.warn(_DEPENDS_ON_THE_STEP.format(differences[best]), stacklevel=8)
+        return best
+
+    def _disagreement(self, vectors: Sequence[Tensor], relative: float) -> float:
+        """Return how far the product changes, relatively, when the step is doubled."""
+        one, two = self._product(vectors, relative), self._product(vectors, 2 * relative)
+        change = _norm([a - b for a, b in zip(one, two, strict=True)])
+        return change / _norm(two) if change else 0.0
+
+    def _require_repeatable(self, vectors: Sequence[Tensor]) -> None:
+        """Raise where the closure gives another gradient at the same point."""
+        again = self._gradients_at(vectors, 0.0)
+        pairs = [(g, a) for g, a in zip(self._gradients, again, strict=True) if g is not None]
+        change = _norm([g if a is None else g - a for g, a in pairs])
+        if not change <= _REPEATS * _norm([g for g, _ in pairs]):
+            raise RuntimeError(_NOT_REPEATABLE)
 
     def _refuse_accumulation(
         self, ahead: Sequence[Tensor | None], behind: Sequence[Tensor | None]
@@ -163,7 +197,7 @@ class ClosureHessian:
             if point is not None and a is not None and b is not None:
                 excess.append(point - (a + b) / 2)
                 unexplained.append(excess[-1] if earlier is None else excess[-1] - earlier)
-        if _norm(unexplained) < _AGREEMENT * _norm(excess):
+        if _norm(unexplained) < _EXPLAINED * _norm(excess):
             raise RuntimeError(_ACCUMULATES)
 
 

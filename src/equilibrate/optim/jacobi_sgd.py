@@ -14,7 +14,30 @@ from equilibrate.optim.moving import CurvatureOptimizer
 
 
 class JacobiSGD(CurvatureOptimizer):
-    """TODO."""
+    r"""SGD divided by the absolute diagonal of the Hessian, plus damping: ESGD's rival in the paper.
+
+    .. math::
+        D \leftarrow |\mathrm{E}[v \odot Hv]|, \qquad
+        \theta \leftarrow \theta - \mathrm{lr} \, \frac{g}{D + \mathrm{damping}}
+
+    (Section 6 of the paper; the estimator is that of Bekas et al. 2007.) Positive and negative
+    curvature cancel in diag(H), so D may pass through zero where the loss curves most: section 5 of
+    the paper argues, and its experiments show, that this is the wrong diagonal for saddles. It is
+    here to be compared with. On large networks the estimate is mostly noise (its variance is that of
+    the whole row), hence more warm-up vectors, more damping and a smaller learning rate than ESGD.
+
+    Arguments and methods are those of `ESGD`.
+
+    Example:
+        >>> import torch
+        >>> weight = torch.tensor([3.0, 1.0], requires_grad=True)
+        >>> optimizer = JacobiSGD([weight], lr=0.5)
+        >>> loss = weight[0] ** 2 - weight[1] ** 2
+        >>> optimizer.probe(loss)
+        True
+        >>> optimizer.diagonal()
+        [tensor([2., 2.])]
+    """
 
     _kind: ClassVar[ModuleType] = jacobi
 

@@ -8,7 +8,13 @@ from torch import Tensor
 
 from equilibrate.distributed import only_one_process
 from equilibrate.optim.arguments import check_gradients, check_group, check_parameters
-from equilibrate.optim.closure import Closure, ClosureHessian, put_back, random_state
+from equilibrate.optim.closure import (
+    Closure,
+    ClosureHessian,
+    put_back,
+    random_state,
+    set_random_state,
+)
 from equilibrate.optim.measuring import Group, Measuring, _scheduled
 from equilibrate.optim.pending import Pending
 from equilibrate.optim.state import allocate, restore, zeros_like
@@ -61,8 +67,9 @@ class CurvatureOptimizer(Measuring):
         check_gradients(moving)
         if self._skipped_by_scaler() or self._only_allocates(moving):
             return loss
+        tried = bool(self._pending)
         self._fold_pending()
-        self._require_curvature(moving)
+        self._require_curvature(moving, tried)
         self._unscale(moving)
         for group in self.param_groups:
             self._move(group)
@@ -127,7 +134,13 @@ class CurvatureOptimizer(Measuring):
             earlier = [None if p.grad is None else p.grad.detach().clone() for p in parameters]
             loss = closure()
             if not self._pending and self.probe_due:
-                self._measure_by_differences(closure, start, earlier)
+                try:
+                    self._measure_by_differences(closure, start, earlier)
+                except BaseException:  # put back what the closure itself has changed, then go on
+                    for parameter, gradient in zip(parameters, earlier, strict=True):
+                        parameter.grad = gradient
+                    set_random_state(start)
+                    raise
         return loss
 
     def _measure_by_differences(
@@ -184,12 +197,12 @@ class CurvatureOptimizer(Measuring):
                 self.state[parameter] = allocate(parameter, group["momentum"])
         return True
 
-    def _require_curvature(self, moving: list[Tensor]) -> None:
+    def _require_curvature(self, moving: list[Tensor], tried: bool) -> None:
         """Raise before the first probe; warn once of a probe forgotten later."""
         if moving and not any(state["probes"] for state in self.state.values()):
             dropped = self.param_groups[0]["dropped_probes"]
             raise RuntimeError(_NO_FINITE_CURVATURE if dropped else _NO_CURVATURE)
-        if any(_scheduled(group) for group in self.param_groups):
+        if not tried and any(_scheduled(group) for group in self.param_groups):
             self._warn_once(
                 "A probe is due but none came with this step; the last diagonal is used until "
                 "one does. Call optimizer.probe(loss) in every iteration: it measures only when "

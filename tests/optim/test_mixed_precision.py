@@ -1,0 +1,99 @@
+"""GradScaler and autocast: what is scaled, what is skipped, what does not underflow."""
+
+import pytest
+import torch
+from torch import nn
+
+from equilibrate import ESGD
+from tests.optim.loops import train
+
+
+def _problem(scale: float = 1.0):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(10, 20), nn.Tanh(), nn.Linear(20, 3))
+    data, target = torch.randn(32, 10), torch.randn(32, 3)
+    return model, lambda: (model(data) - target).square().mean() * scale
+
+
+def _scaled_loop(optimizer, loss, scaler, steps, autocast=True):
+    for _ in range(steps):
+        with torch.autocast("cpu", torch.float16, enabled=autocast):
+            value = loss().float()
+        optimizer.probe(value)
+        scaler.scale(value).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+
+
+@pytest.mark.parametrize("unscale_first", [False, True])
+def test_the_scaler_leaves_the_path_as_it_is(unscale_first):
+    """Powers of two are exact: with and without GradScaler in float32, the same parameters."""
+    paths = []
+    for use_scaler in (False, True):
+        model, loss = _problem()
+        optimizer = ESGD(model.parameters(), lr=0.05, probe_every=3)
+        scaler = torch.amp.GradScaler("cpu", enabled=use_scaler)
+        for _ in range(12):
+            value = loss()
+            optimizer.probe(value)
+            scaler.scale(value).backward()
+            if unscale_first:
+                scaler.unscale_(optimizer)
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+        paths.append([p.detach() for p in model.parameters()])
+    torch.testing.assert_close(paths[0], paths[1], rtol=1e-6, atol=1e-7)
+
+
+def test_float16_products_do_not_underflow():
+    """The loss times 1e-3 in real float16: the diagonal equals float32's within float16's error."""
+    half, loss = _problem(1e-3)
+    single, reference = _problem(1e-3)
+    optimizer = ESGD(half.parameters(), lr=0.0, warmup_probes=20)
+    exact = ESGD(single.parameters(), lr=0.0, warmup_probes=20)
+    _scaled_loop(optimizer, loss, torch.amp.GradScaler("cpu", init_scale=1024.0), 1)
+    train(exact, reference, 1)
+    for found, expected in zip(optimizer.diagonal(), exact.diagonal(), strict=True):
+        error = (found - expected).norm() / expected.norm()
+        assert error < 30 * torch.finfo(torch.float16).eps  # a product passes some ten operations
+
+
+def test_an_overflow_step_changes_nothing_and_drops_its_product():
+    disturbed, quiet = _problem(), _problem()
+    paths = []
+    for (model, loss), overflow in ((disturbed, True), (quiet, False)):
+        optimizer = ESGD(model.parameters(), lr=0.05, probe_every=2, warmup_probes=1)
+        scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
+        _scaled_loop(optimizer, loss, scaler, 4, autocast=False)
+        if overflow:
+            before = [d.clone() for d in optimizer.diagonal()]
+            value = loss() * 3
+            assert optimizer.probe(value)
+            scaler.scale(value).backward()
+            next(model.parameters()).grad[0, 0] = float("inf")
+            scaler.step(optimizer)
+            scaler.update(2.0)
+            optimizer.zero_grad()
+            assert not optimizer._pending
+            torch.testing.assert_close(optimizer.diagonal(), before, rtol=0, atol=0)
+        _scaled_loop(optimizer, loss, scaler, 4, autocast=False)
+        paths.append([p.detach() for p in model.parameters()])
+    torch.testing.assert_close(paths[0], paths[1], rtol=0, atol=0)
+
+
+def test_bfloat16_autocast_trains():
+    model, loss = _problem()
+    optimizer = ESGD(model.parameters(), lr=0.05)
+    values = []
+    for _ in range(60):
+        with torch.autocast("cpu", torch.bfloat16):
+            value = loss().float()
+        optimizer.probe(value)
+        value.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        values.append(float(value.detach()))
+    assert values[-1] < 0.7 * values[0]
+    assert all(d.dtype == torch.float32 for d in optimizer.diagonal())
