@@ -87,8 +87,9 @@ def test_no_trainable_parameter_is_refused():
     model = network()
     optimizer = always_due(model, steps=1)
     model.requires_grad_(False)
-    with pytest.raises(ValueError, match="requires a gradient"), unchanged(optimizer):
-        optimizer.probe(torch.ones((), requires_grad=True) * 2)
+    loss = torch.ones((), requires_grad=True) * 2
+    with unchanged(optimizer), pytest.raises(ValueError, match="requires a gradient"):
+        optimizer.calibrate([loss])
 
 
 class OnceDifferentiable(torch.autograd.Function):
@@ -103,17 +104,27 @@ class OnceDifferentiable(torch.autograd.Function):
         return gradient * ctx.saved_tensors[0].cos()
 
 
-def once_only(model: nn.Module) -> Tensor:
-    return (OnceDifferentiable.apply(model(X)) - X[:, :1]).square().mean()
+class Opaque(OnceDifferentiable):
+    """A backward that autograd cannot see through, as kernels in CUDA or Triton are."""
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> Tensor:
+        with torch.no_grad():
+            return gradient * ctx.saved_tensors[0].cos()
+
+
+def through(function: type[torch.autograd.Function]) -> Callable[[nn.Module], Tensor]:
+    return lambda model: (function.apply(model(X)) - X[:, :1]).square().mean()
+
+
+def once_then_linear(model: nn.Module) -> Tensor:
+    """The gradient that comes in is a constant, so torch does not even mark the one going out."""
+    return OnceDifferentiable.apply(model(X)).sum() + loss_of(model)
 
 
 def fused_attention(model: nn.Module) -> Tensor:
     q = model[0](X).view(1, 1, 6, 4)
     return functional.scaled_dot_product_attention(q, q, q).square().mean() + loss_of(model)
-
-
-def reentrant(model: nn.Module) -> Tensor:
-    return loss_of(lambda x: checkpoint(model, x.clone().requires_grad_(), use_reentrant=True))
 
 
 def bag(model: nn.Module) -> Tensor:
@@ -125,27 +136,47 @@ def compiled(model: nn.Module) -> Tensor:
     return loss_of(torch.compile(model, backend="aot_eager"))
 
 
-# the loss, and a piece of what torch itself says of it
+def reentrant(first: int, last: int) -> Callable[[nn.Module], Tensor]:
+    """Put some of the layers under the older kind of checkpoint."""
+
+    def forward(model: nn.Module, x: Tensor) -> Tensor:
+        x = model[:first](x.clone().requires_grad_())
+        return model[last:](checkpoint(model[first:last], x, use_reentrant=True))
+
+    return lambda model: loss_of(lambda x: forward(model, x))
+
+
+def fused_weight_norm(model: nn.Module) -> Tensor:
+    """torch differentiates it as if the norm were a constant: wrong by a factor, silently."""
+    weight = torch._weight_norm(model[0].weight, model[2].weight.T.contiguous(), 0)
+    return loss_of(lambda x: model[2](torch.tanh(functional.linear(x, weight))))
+
+
+# name: the loss, and what must be said of it; torch itself refuses the first five
 ONCE_DIFFERENTIABLE: dict[str, tuple[Callable[[nn.Module], Tensor], str]] = {
-    "a once-differentiable function": (once_only, "once_differentiable"),
-    "fused attention": (fused_attention, "scaled_dot_product.*not implemented"),
-    "reentrant checkpoint": (reentrant, "[Cc]heckpoint"),
-    "an embedding bag": (bag, "embedding_bag.*not implemented"),
-    "a compiled model": (compiled, "double backward"),
+    "fused attention": (fused_attention, "torch says: .*scaled_dot_product.*not implemented"),
+    "an embedding bag": (bag, "torch says: .*embedding_bag.*not implemented"),
+    "a compiled model": (compiled, "torch says: .*double backward"),
+    "a reentrant checkpoint in the middle": (reentrant(1, 2), "torch says: .*[Cc]heckpoint"),
+    "a reentrant checkpoint at the end": (reentrant(1, 3), "torch says: .*[Cc]heckpoint"),
+    "a reentrant checkpoint at the start": (reentrant(0, 2), "[Cc]heckpoint"),
+    "a reentrant checkpoint around all": (reentrant(0, 3), "[Cc]heckpoint"),
+    "a once-differentiable function": (through(OnceDifferentiable), "OnceDifferentiable"),
+    "a once-differentiable function, then linear": (once_then_linear, "OnceDifferentiable"),
+    "an opaque backward": (through(Opaque), "Opaque"),
+    "torch's weight norm": (fused_weight_norm, "[Ww]eight_?[Nn]orm"),
 }
 
 
 @TRAINED
 @pytest.mark.parametrize("name", ONCE_DIFFERENTIABLE)
 def test_without_second_derivatives_the_error_points_to_the_closure_which_works(name, steps):
-    make, torchs_words = ONCE_DIFFERENTIABLE[name]
+    """Some of these torch would get wrong, or leave out, without a word."""
+    make, words = ONCE_DIFFERENTIABLE[name]
     model = network()
     optimizer = always_due(model, steps=steps)
     loss = make(model)
-    with (
-        unchanged(optimizer),
-        pytest.raises(RuntimeError, match=f"(?s){INSTEAD}.*torch says: .*{torchs_words}"),
-    ):
+    with unchanged(optimizer), pytest.raises(RuntimeError, match=f"(?s){INSTEAD}.*{words}"):
         optimizer.probe(loss)
     loss.backward()  # still can
     before = float(loss.detach())
@@ -201,13 +232,6 @@ def test_a_step_before_any_probe_is_refused(kind):
     words = rf"(?s)optimizer\.probe\(loss\) before loss\.backward\(\).*{INSTEAD}"
     with unchanged(optimizer), pytest.raises(RuntimeError, match=words):
         optimizer.step()
-
-
-def refilled(vectors: list[Tensor]) -> list[Tensor]:
-    """The same tensors with other content, as a user draws into a buffer."""
-    for v in vectors:
-        v.neg_()
-    return vectors
 
 
 # name: what is observed after the first, right call; vectors and products; what the error says
@@ -276,8 +300,10 @@ def test_calibrating_on_nothing_is_refused(steps):
 
 NAN, INFINITY = math.nan, math.inf
 OUT_OF_RANGE = {
-    "lr": [-0.1, NAN, INFINITY, "0.1", None, True, torch.tensor(-1.0), torch.tensor(NAN)]
-    + [torch.tensor(INFINITY), torch.ones(2)],
+    "lr": [
+        *(-0.1, NAN, INFINITY, "0.1", None, True),
+        *(torch.tensor(-1.0), torch.tensor(NAN), torch.tensor(INFINITY), torch.ones(2)),
+    ],
     "damping": [-1e-9, NAN, INFINITY, None, "relative"],
     "damping_kind": ["abs", None, 1],
     "decay": [0.0, 1.0, 1, -0.5, NAN, "none", True],
@@ -323,27 +349,22 @@ def test_a_closure_that_accumulates_is_refused(kind, steps):
     model = network()
     optimizer = always_due(model, steps=steps, kind=kind, by_closure=True)
     optimizer.zero_grad()
+    loss_of(model).backward()
 
     def accumulating() -> Tensor:
-        loss = functional.smooth_l1_loss(model(X), X[:, :1])
+        loss = functional.smooth_l1_loss(functional.dropout(model(X)), X[:, :1])
         loss.backward()
         return loss
 
-    loss_of(model).backward()
-    accumulating()
-    both = [p.grad.clone() for p in model.parameters()]
-    optimizer.zero_grad()
-    loss_of(model).backward()
     words = r"optimizer\.probe\(loss\).*zero_grad\(\)"
-    with unchanged(optimizer, but=("gradients",)), pytest.raises(RuntimeError, match=words):
+    with unchanged(optimizer), pytest.raises(RuntimeError, match=words):
         optimizer.step(accumulating)
     assert not optimizer.measuring
-    assert same([p.grad for p in model.parameters()], both)
 
 
 @BOTH
 @pytest.mark.parametrize("dtype", [torch.float32, DOUBLE], ids=str)
-@pytest.mark.parametrize("size", [8, 512, 8192])
+@pytest.mark.parametrize("size", [8, 512])
 def test_a_closure_that_draws_a_new_batch_each_time_is_refused(kind, size, dtype):
     model = network().to(dtype)
     optimizer = kind(model.parameters(), lr=0.01)
@@ -357,11 +378,9 @@ def test_a_closure_that_draws_a_new_batch_each_time_is_refused(kind, size, dtype
         loss.backward()
         return loss
 
-    with (
-        unchanged(optimizer, but=("gradients",)),
-        pytest.raises(RuntimeError, match="the batch outside the closure"),
-    ):
+    with unchanged(optimizer), pytest.raises(RuntimeError, match="the batch outside the closure"):
         optimizer.step(closure)
+    assert not optimizer.measuring
 
 
 def test_a_closure_with_torchs_own_randomness_is_welcome():
@@ -396,12 +415,10 @@ def test_an_error_inside_the_closure_at_a_displaced_point_leaves_no_trace(run, s
             raise KeyError("the user's own")
         return loss
 
-    loss_of(model).backward()
-    expected = [p.grad.clone() for p in model.parameters()]
-    with unchanged(optimizer, but=("gradients", "random state")), pytest.raises(KeyError):
+    (3 * loss_of(model)).backward()
+    with unchanged(optimizer), pytest.raises(KeyError):
         optimizer.step(failing)
     assert not optimizer.measuring
-    torch.testing.assert_close([p.grad / (1 + steps * 0) for p in model.parameters()], expected)
 
 
 FINITE = "No finite curvature has been measured yet"
@@ -431,16 +448,15 @@ def test_without_finite_curvature_the_first_step_is_refused(kind, warmup, factor
     assert all(bool(d.any()) for d in optimizer.diagonal())
 
 
+@pytest.mark.filterwarnings("ignore:A curvature product was not finite")
 @pytest.mark.parametrize("factor", [NAN, INFINITY])
 def test_a_first_closure_without_finite_curvature_is_refused_as_such(factor):
     model = network()
     optimizer = always_due(model, steps=0)
     with (
-        unchanged(optimizer, but=("gradients", "state")),
-        warnings.catch_warnings(),
+        unchanged(optimizer, but=("gradients", "state")),  # it may count a product dropped
         pytest.raises(RuntimeError, match="finite"),
     ):
-        warnings.simplefilter("ignore")
         train_by_closure(optimizer, lambda: loss_of(model) * factor, 1)
 
 

@@ -12,7 +12,7 @@ and cost about as much as `torch.randn` (`benchmarks/drawing.py` measures both).
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -29,46 +29,59 @@ _FLOAT_ONE_BITS = 0x3F800000  # the float32 number 1.0; with the sign bit set, -
 _SIGNS_PER_WORD = 32
 
 
-def _shift(words: Tensor, bits: int) -> Tensor:
-    """Shift right with zeros: torch's own shift of signed integers copies the sign."""
+Words = Any  # a Python integer or an integer tensor: the same arithmetic serves both
+
+
+def _wrap(words: Words) -> Words:
+    """Keep a Python integer within 64 bits, signed, as torch's own integers are."""
+    if isinstance(words, Tensor):
+        return words
+    return (words + 2**63) % 2**64 - 2**63
+
+
+def _shift(words: Words, bits: int) -> Words:
+    """Shift right with zeros: the plain shift of signed integers copies the sign."""
     return (words >> bits) & ((1 << (64 - bits)) - 1)
 
 
-def _mix(words: Tensor) -> Tensor:
+def _mix(words: Words) -> Words:
     """Scramble 64-bit integers so that neighbouring counters give unrelated words."""
-    words = (words ^ _shift(words, 30)) * _MIX_1
-    words = (words ^ _shift(words, 27)) * _MIX_2
+    words = _wrap((words ^ _shift(words, 30)) * _MIX_1)
+    words = _wrap((words ^ _shift(words, 27)) * _MIX_2)
     return words ^ _shift(words, 31)
 
 
-def _key(seed: Tensor, probe: Tensor, parameter: int) -> Tensor:
+def _key(*ingredients: int | Tensor) -> int | Tensor:
     """Fold what names a vector into one 64-bit key, one ingredient after the other."""
-    key = _mix(seed + _GOLDEN)
-    key = _mix(key + probe * _GOLDEN)
-    return _mix(key + torch.tensor(parameter + 1, device=key.device) * _GOLDEN)
+    key: int | Tensor = 0
+    for ingredient in ingredients:
+        key = _mix(_wrap(key + _wrap((ingredient + 1) * _GOLDEN)))
+    return key
 
 
-def _words(key: Tensor, start: int, stop: int) -> Tensor:
+def _words(key: int | Tensor, start: int, stop: int, device: torch.device | str) -> Tensor:
     """Return the mixed words number start..stop-1 of the vector named by `key`."""
-    counter = torch.arange(start, stop, device=key.device)
-    return _mix(key.unsqueeze(-1) + counter * _GOLDEN)
+    counter = torch.arange(start, stop, device=device)
+    words: Tensor = (key.unsqueeze(-1) if isinstance(key, Tensor) else key) + counter * _GOLDEN
+    mixed: Tensor = _mix(words)
+    return mixed
 
 
-def _signs(key: Tensor, start: int, stop: int) -> Tensor:
+def _signs(key: int | Tensor, start: int, stop: int, device: torch.device | str) -> Tensor:
     """Return elements start..stop-1 as +-1, each a bit moved to the sign of the number one."""
     first = start // _SIGNS_PER_WORD
-    words = _words(key, first, -(-stop // _SIGNS_PER_WORD)).to(torch.int32)
-    position = torch.arange(_SIGNS_PER_WORD, device=key.device, dtype=torch.int32)
+    words = _words(key, first, -(-stop // _SIGNS_PER_WORD), device).to(torch.int32)
+    position = torch.arange(_SIGNS_PER_WORD, device=device, dtype=torch.int32)
     bits = words.unsqueeze(-1) << position
     signs = bits.bitwise_and_(_SIGN_BIT_32).bitwise_or_(_FLOAT_ONE_BITS).view(torch.float32)
     offset = start - first * _SIGNS_PER_WORD
     return signs.flatten(-2)[..., offset : offset + stop - start]
 
 
-def _normals(key: Tensor, start: int, stop: int) -> Tensor:
+def _normals(key: int | Tensor, start: int, stop: int, device: torch.device | str) -> Tensor:
     """Return elements start..stop-1 as standard normals, two from each word's two halves."""
     first = start // 2
-    words = _words(key, first, -(-stop // 2))
+    words = _words(key, first, -(-stop // 2), device)
     # Half a unit is added so that the logarithm never sees zero.
     radius = ((words & _LOW_32_BITS).float() + 0.5).mul_(2.0**-32).log_().mul_(-2).sqrt_()
     angle = (words >> 32).float().mul_(math.pi * 2.0**-31)
@@ -76,7 +89,7 @@ def _normals(key: Tensor, start: int, stop: int) -> Tensor:
     return pairs.flatten(-2)[..., start - 2 * first : stop - 2 * first]
 
 
-_DRAW: dict[str, Callable[[Tensor, int, int], Tensor]] = {
+_DRAW: dict[str, Callable[[int | Tensor, int, int, torch.device | str], Tensor]] = {
     "rademacher": _signs,
     "gaussian": _normals,
 }
@@ -103,12 +116,7 @@ def draw_elements(
         >>> bool((whole[37:81] == part).all())
         True
     """
-    key = _key(
-        torch.as_tensor(seed, device=device, dtype=torch.int64),
-        torch.as_tensor(probe, device=device, dtype=torch.int64),
-        parameter,
-    )
-    return _DRAW[distribution](key, start, stop)
+    return _DRAW[distribution](_key(seed, probe, parameter), start, stop, device)
 
 
 def draw(

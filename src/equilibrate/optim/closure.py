@@ -20,9 +20,9 @@ from equilibrate.curvature.differences import parameter_size, relative_step
 Closure = Callable[[], float]
 
 # How far the products at e and 2 e may differ, relative to the latter. For smooth networks that
-# difference is about the error at e. A float32 parameter may be computed with in bfloat16 (autocast),
-# which cannot be seen from here and makes a float32 step mostly noise; a coarser step then agrees
-# better and is taken. Independent noise differs by 2.2.
+# difference is about the error at e. A float32 parameter may be computed with in bfloat16
+# (autocast), which cannot be seen from here and makes a float32 step mostly noise; a coarser step
+# then agrees better and is taken. Independent noise differs by 2.2.
 _AGREEMENT = 0.2
 _NOISE = 1.5
 _COARSER = (torch.float16, torch.bfloat16)
@@ -33,7 +33,7 @@ _EXPLAINED = 0.5  # an earlier gradient explains the excess to e^2, or not at al
 _NOT_REPEATABLE = (
     "The closure does not repeat itself: run twice at the same point it gave two gradients, so "
     "their differences measure nothing. Draw the batch outside the closure, and leave random "
-    "numbers that are not torch's out of it; or call optimizer.probe(loss) on the live loss instead."
+    "numbers that are not torch's out of it; or call optimizer.probe(loss) on the live loss."
 )
 _ONLY_NOISE = (
     "Differences of gradients do not measure the curvature of this closure: at every step size "

@@ -67,7 +67,8 @@ class ESGD(CurvatureOptimizer):
 
     Example:
         >>> import torch
-        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+        >>> from torch import nn
+        >>> model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
         >>> optimizer = ESGD(model.parameters(), lr=0.03)
         >>> x, y = torch.randn(32, 4), torch.randn(32, 1)
         >>> for _ in range(100):

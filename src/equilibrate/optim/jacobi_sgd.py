@@ -14,7 +14,7 @@ from equilibrate.optim.moving import CurvatureOptimizer
 
 
 class JacobiSGD(CurvatureOptimizer):
-    r"""SGD divided by the absolute diagonal of the Hessian, plus damping: ESGD's rival in the paper.
+    r"""Jacobi SGD: the gradient divided by the absolute diagonal of the Hessian, plus damping.
 
     .. math::
         D \leftarrow |\mathrm{E}[v \odot Hv]|, \qquad
@@ -23,8 +23,8 @@ class JacobiSGD(CurvatureOptimizer):
     (Section 6 of the paper; the estimator is that of Bekas et al. 2007.) Positive and negative
     curvature cancel in diag(H), so D may pass through zero where the loss curves most: section 5 of
     the paper argues, and its experiments show, that this is the wrong diagonal for saddles. It is
-    here to be compared with. On large networks the estimate is mostly noise (its variance is that of
-    the whole row), hence more warm-up vectors, more damping and a smaller learning rate than ESGD.
+    here to be compared with. On large networks the estimate is mostly noise (its variance is that
+    of the whole row), hence more warm-up, more damping and a smaller learning rate than ESGD's.
 
     Arguments and methods are those of `ESGD`.
 

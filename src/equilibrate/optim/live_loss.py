@@ -1,8 +1,8 @@
 """The Hessian of a live loss as the optimizers want it: checked, and safe in half precision.
 
-In float16 the second derivative underflows long before the first, so the loss is multiplied by a
-power of two and the product divided by it: without effect on float32, bfloat16 or float64 results.
-A product that overflows is measured again at a smaller scale.
+In float16 the second derivative underflows long before the first, so a loss whose graph holds
+float16 (autocast, half parameters) is multiplied by a power of two and the product divided by it. A
+product that overflows is measured again at a smaller scale.
 """
 
 from collections.abc import Iterator, Sequence
@@ -44,6 +44,20 @@ def check_loss(loss: Tensor) -> None:
         )
 
 
+def _holds_float16(loss: Tensor) -> bool:
+    """Tell whether any result on the way from the parameters to the loss is in float16."""
+    waiting, seen = [loss.grad_fn], set()
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if any(result.dtype == torch.float16 for result in node._input_metadata):
+            return True
+        waiting += [following for following, _ in node.next_functions]
+    return False
+
+
 class LiveLoss:
     """The Hessian of one loss with respect to all trainable parameters of an optimizer."""
 
@@ -56,7 +70,7 @@ class LiveLoss:
             )
         self._loss = loss
         self._parameters = parameters
-        self._scales = iter(_SCALES)
+        self._scales = iter(_SCALES if _holds_float16(loss) else (1.0,))
         self._hessian = self._differentiate(next(self._scales))
         self.present = self._hessian.present
         if not any(self.present):
@@ -68,9 +82,8 @@ class LiveLoss:
     def __call__(self, vectors: Sequence[Tensor], wanted: Sequence[int]) -> list[Tensor]:
         """Return the rows of H v at the wanted positions, at the largest scale that is finite."""
         products = self._multiply(vectors, wanted)
-        while not all_finite(products) and bool(self._loss.isfinite()):
-            scale = next(self._scales, None)
-            if scale is None:
+        for scale in self._scales:
+            if all_finite(products):
                 break
             self._hessian = self._differentiate(scale)
             products = self._multiply(vectors, wanted)

@@ -76,13 +76,13 @@ def fold(
 
 
 def _summarise(kind: ModuleType, states: list[State]) -> None:
-    """Renew `scale` and `unseen`, with one wait for the device."""
+    """Renew `scale` and `unseen`; the elements are counted only where one is zero."""
     magnitudes = [kind.magnitude(state["diagonal"]) for state in states]
-    sums = [m.sum(dtype=torch.float64).cpu() for m in magnitudes]
-    counts = [torch.count_nonzero(m).cpu() for m in magnitudes]
-    for state, total, seen in zip(states, sums, counts, strict=True):
-        state["scale"] = float(total) / int(seen) if seen else 0.0
-        state["unseen"] = state["diagonal"].numel() - int(seen)
+    for state, magnitude in zip(states, magnitudes, strict=True):
+        full = magnitude.numel() == 0 or bool(magnitude.amin() > 0)
+        seen = magnitude.numel() if full else int(magnitude.count_nonzero())
+        state["scale"] = float(magnitude.sum()) / seen if seen else 0.0
+        state["unseen"] = magnitude.numel() - seen
 
 
 def all_finite(tensors: list[Tensor]) -> bool:
