@@ -465,12 +465,13 @@ def test_a_first_closure_without_finite_curvature_is_refused_as_such(factor):
 @pytest.mark.parametrize("factor", [NAN, INFINITY])
 def test_a_later_product_that_is_not_finite_is_dropped_and_counted(kind, warmup, factor):
     model = network()
-    optimizer = always_due(model, steps=2, warmup=warmup, kind=kind)
+    optimizer = kind(model.parameters(), lr=0.01, probe_every=3, warmup_probes=warmup)
+    train(optimizer, lambda: loss_of(model), 3)
     diagonal = optimizer.diagonal()
     counts = [optimizer.state[p]["probes"] for p in model.parameters()]
     before = [p.detach().clone() for p in model.parameters()]
     loss = loss_of(model)
-    optimizer.probe(loss * factor)
+    assert optimizer.probe(loss * factor)
     loss.backward()
     with pytest.warns(UserWarning, match=r"not finite and was dropped.*\(1 dropped so far\)"):
         optimizer.step()

@@ -121,6 +121,17 @@ def test_step_is_a_noop_without_gradients(entry):
     assert identical(before, copies(model.parameters()))
 
 
+@over_optimizers
+def test_an_idle_step_does_not_ask_for_a_probe(entry, request):
+    known(request, "a step without gradients warns that a probe is due")
+    model = network()
+    optimizer = entry(model.parameters())
+    train(optimizer, loss_of(model), 1)
+    for _ in range(3):
+        optimizer.step()
+    assert optimizer.probe_due
+
+
 @over_all_dtypes
 @over_entries
 def test_zero_gradients_leave_weight_decay_alone(entry, dtype, request):
@@ -181,6 +192,20 @@ def test_zero_grad(entry, set_to_none):
     assert identical(*[copies(model.parameters()) for model in models])
 
 
+@over_optimizers
+def test_zero_grad_twice_is_zero_grad_once(entry, request):
+    known(request, "a second zero_grad between probe and backward forgets what was measured")
+    model = network()
+    optimizer = entry(model.parameters(), warmup_probes=1)
+    loss = loss_of(model)()
+    loss.backward(retain_graph=True)
+    optimizer.probe(loss)
+    optimizer.zero_grad()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+
 @over_entries
 def test_no_step_where_the_scaler_found_an_infinity(entry):
     model = network()
@@ -218,6 +243,13 @@ def test_wrong_hyper_parameters(kind, given):
 def test_wrong_parameters(kind, given):
     with pytest.raises(given.error_type, match=given.error_regex):
         kind(given.params())
+
+
+@over_optimizers
+def test_a_group_that_is_not_a_dict_is_refused(entry, request):
+    known(request, "add_param_group does not say what it takes")
+    with pytest.raises(TypeError, match="param_group must be a dict"):
+        entry([torch.ones(2)]).add_param_group([torch.ones(2)])
 
 
 @over_entries

@@ -108,7 +108,7 @@ def test_parameters_may_have_names(entry, from_named, to_named):
     go_on_alike((model, optimizer), (again, resumed))
 
 
-@over_entries
+@over_optimizers
 def test_loading_leaves_the_dict_alone(entry, request):
     known(request, STEP_IS_SHARED)
     model, optimizer = trained(entry)
@@ -154,7 +154,7 @@ def test_groups_that_do_not_match_are_refused(entry, sizes, message):
     go_on_alike((model, optimizer), trained(entry))
 
 
-@over_entries
+@over_optimizers
 def test_a_state_dict_without_later_flags_can_be_loaded(entry, request):
     known(request, "a group that lacks a key which its defaults have raises KeyError at step")
     model, optimizer = trained(entry)
@@ -166,7 +166,7 @@ def test_a_state_dict_without_later_flags_can_be_loaded(entry, request):
     train(optimizer, loss_of(model), 1)
 
 
-@over_entries
+@over_optimizers
 def test_a_step_that_is_a_plain_number_can_be_loaded(entry, request):
     known(request, "a step count that is not a tensor raises TypeError at step")
     model, optimizer = trained(entry)
@@ -178,7 +178,7 @@ def test_a_step_that_is_a_plain_number_can_be_loaded(entry, request):
     go_on_alike((model, optimizer), (again, resumed))
 
 
-@over_entries
+@over_optimizers
 def test_state_may_hold_what_is_not_a_parameters(entry, request):
     known(request, "step reads every value of `state`, also what a user or a hook keeps there")
     optimizer = entry((model := network()).parameters())

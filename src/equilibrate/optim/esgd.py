@@ -69,7 +69,7 @@ class ESGD(CurvatureOptimizer):
         >>> import torch
         >>> from torch import nn
         >>> model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
-        >>> optimizer = ESGD(model.parameters(), lr=0.03)
+        >>> optimizer = ESGD(model.parameters(), lr=0.02)
         >>> x, y = torch.randn(32, 4), torch.randn(32, 1)
         >>> for _ in range(100):
         ...     loss = (model(x) - y).square().mean()
@@ -86,11 +86,11 @@ class ESGD(CurvatureOptimizer):
     def __init__(
         self,
         params: ParamsT,
-        lr: float | Tensor = 0.03,
+        lr: float | Tensor = 0.02,
         *,
         damping: float = 1e-2,
         damping_kind: DampingKind = "relative",
-        decay: float | None = 0.9995,
+        decay: float | None = 0.998,
         probe_every: int = 20,
         warmup_probes: int = 20,
         distribution: Distribution = "rademacher",

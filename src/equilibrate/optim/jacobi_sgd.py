@@ -48,7 +48,7 @@ class JacobiSGD(CurvatureOptimizer):
         *,
         damping: float = 0.1,
         damping_kind: DampingKind = "relative",
-        decay: float | None = 0.9995,
+        decay: float | None = 0.998,
         probe_every: int = 20,
         warmup_probes: int = 100,
         distribution: Distribution = "rademacher",

@@ -1,0 +1,1 @@
+"""The paper's experiments: compute, record, draw. Needs the extra `equilibrate[paper]`."""
