@@ -98,6 +98,20 @@ def put_back(parameters: Sequence[Tensor]) -> Iterator[None]:
         set_random_state(state)
 
 
+@contextmanager
+def undone_on_error(
+    parameters: Sequence[Tensor], earlier: Sequence[Tensor | None], start: RandomState
+) -> Iterator[None]:
+    """Where measuring is refused, undo the closure's own run too: gradients and random state."""
+    try:
+        yield
+    except BaseException:
+        for parameter, gradient in zip(parameters, earlier, strict=True):
+            parameter.grad = gradient
+        set_random_state(start)
+        raise
+
+
 class ClosureHessian:
     """The Hessian of what a closure computes, by central differences; used inside `put_back`.
 

@@ -43,7 +43,7 @@ class Measuring(Optimizer):
     @property
     def probe_due(self) -> bool:
         """Whether this step wants a probe: enough steps have passed, or a parameter is new."""
-        return any(_scheduled(group) or self._fresh(group) for group in self.param_groups)
+        return any(scheduled(group) or self._fresh(group) for group in self.param_groups)
 
     def probe(self, loss: Tensor) -> bool:
         """When due, measure the curvature of this live, unscaled loss; else return False at once.
@@ -123,7 +123,7 @@ class Measuring(Optimizer):
 
     def _measure(self, hessian: Hessian) -> None:
         """Warm up what is fresh, then add one ordinary product for the groups that are due."""
-        due = [group for group in self.param_groups if _scheduled(group)]
+        due = [group for group in self.param_groups if scheduled(group)]
         due += [g for g in self.param_groups if g["warmup_probes"] == 1 and self._fresh(g)]
         self._warm_up(hessian)
         members = {p for group in due for p in group["params"]}
@@ -204,6 +204,6 @@ class Measuring(Optimizer):
                     group["steps_since_probe"] = 0
 
 
-def _scheduled(group: Group) -> bool:
+def scheduled(group: Group) -> bool:
     """Tell whether enough steps have passed since this group was measured; never a modulus."""
     return bool(group["steps_since_probe"] >= group["probe_every"])

@@ -13,9 +13,10 @@ from equilibrate.optim.closure import (
     ClosureHessian,
     put_back,
     random_state,
-    set_random_state,
+    undone_on_error,
 )
-from equilibrate.optim.measuring import Group, Measuring, _scheduled
+from equilibrate.optim.damping import damping_and_fill
+from equilibrate.optim.measuring import Group, Measuring, scheduled
 from equilibrate.optim.pending import Pending
 from equilibrate.optim.state import allocate, restore, zeros_like
 from equilibrate.rules import foreach, reference
@@ -134,13 +135,8 @@ class CurvatureOptimizer(Measuring):
             earlier = [None if p.grad is None else p.grad.detach().clone() for p in parameters]
             loss = closure()
             if not self._pending and self.probe_due:
-                try:
+                with undone_on_error(parameters, earlier, start):
                     self._measure_by_differences(closure, start, earlier)
-                except BaseException:  # put back what the closure itself has changed, then go on
-                    for parameter, gradient in zip(parameters, earlier, strict=True):
-                        parameter.grad = gradient
-                    set_random_state(start)
-                    raise
         return loss
 
     def _measure_by_differences(
@@ -202,7 +198,7 @@ class CurvatureOptimizer(Measuring):
         if moving and not any(state["probes"] for state in self.state.values()):
             dropped = self.param_groups[0]["dropped_probes"]
             raise RuntimeError(_NO_FINITE_CURVATURE if dropped else _NO_CURVATURE)
-        if not tried and any(_scheduled(group) for group in self.param_groups):
+        if not tried and any(scheduled(group) for group in self.param_groups):
             self._warn_once(
                 "A probe is due but none came with this step; the last diagonal is used until "
                 "one does. Call optimizer.probe(loss) in every iteration: it measures only when "
@@ -261,21 +257,11 @@ class CurvatureOptimizer(Measuring):
         return [self.state[p]["momentum_buffer"] for p in parameters]
 
     def _damping(self, group: Group, parameters: list[Tensor]) -> tuple[list[float], list[float]]:
-        """Return, per tensor, the damping and what stands for a curvature never seen.
-
-        Absolute damping is the paper's: an unseen element moves by g / damping. Relative damping is
-        measured in the tensor's own mean diagonal, and an unseen element takes that mean for its
-        own (where the whole tensor is unseen, the mean over all tensors).
-        """
-        if group["damping_kind"] == "absolute":
-            return [group["damping"]] * len(parameters), [0.0] * len(parameters)
-        scales = [self.state[p]["scale"] or self._mean_scale() for p in parameters]
-        unseen = [self.state[p]["unseen"] for p in parameters]
-        fills = [s if gap else 0.0 for s, gap in zip(scales, unseen, strict=True)]
-        return [group["damping"] * s for s in scales], fills
-
-    def _mean_scale(self) -> float:
-        """Return the mean diagonal over all elements whose curvature was ever seen."""
-        seen = {p: p.numel() - s["unseen"] for p, s in self.state.items()}
-        total = sum(self.state[p]["scale"] * count for p, count in seen.items())
-        return float(total / max(1, sum(seen.values())))
+        """Return damping and fill of each tensor; warn once where there is nothing to divide by."""
+        damping, fill = damping_and_fill(group, parameters, self.state)
+        if group["damping_kind"] == "relative" and group["damping"] and not any(damping):
+            self._warn_once(
+                "No curvature was seen in any parameter, so no step has a scale and nothing moves. "
+                'Is the loss linear? damping_kind="absolute" takes plain gradient steps there.'
+            )
+        return damping, fill
