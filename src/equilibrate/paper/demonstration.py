@@ -119,19 +119,19 @@ def draw(settings: Settings, records: dict[str, Record], out: Path) -> list[Path
     plt.rcParams.update({"font.size": 11, "axes.spines.top": False, "axes.spines.right": False})
     figure, (curves, layers) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
     for method, record in records.items():
-        errors = record["errors"]
-        curves.plot(errors, color=COLOURS[method], lw=2.2 if method == "ESGD" else 1.6)
-        curves.annotate(
-            f" {method}", (len(errors) - 1, errors[-1]), color=COLOURS[method], va="center"
-        )
-    curves.set(yscale="log", xlabel="epoch", ylabel="training squared error")
-    curves.set_xlim(0, settings.epochs * 1.28)
+        errors = record["errors"][1:]
+        width = 2.4 if method == "ESGD" else 1.6
+        epochs = range(1, len(errors) + 1)
+        curves.plot(epochs, errors, color=COLOURS[method], lw=width, label=method)
+    curves.set(xlabel="epoch", ylabel="training squared error", xlim=(1, settings.epochs))
+    curves.set_ylim(bottom=0)
+    curves.legend(frameon=False, loc="lower left")
     curves.set_title("Deep auto-encoder, CURVES-like images", loc="left", fontsize=11)
     for place, (low, lower, middle, upper, high) in enumerate(records["ESGD"]["layers"], start=1):
         layers.plot([place, place], [low, high], color=COLOURS["ESGD"], lw=1.5)
         layers.plot([place, place], [lower, upper], color=COLOURS["ESGD"], lw=6, alpha=0.5)
         layers.plot(place, middle, "o", color=COLOURS["ESGD"], ms=5)
-    layers.set(yscale="log", xlabel="layer", ylabel="curvature $\\sqrt{\\mathrm{diag}(H^2)}$")
+    layers.set(yscale="log", xlabel="layer", ylabel=r"curvature $\sqrt{\mathrm{diag}(H^2)}$")
     layers.set_xticks(range(1, len(records["ESGD"]["layers"]) + 1))
     layers.set_title("What ESGD divides by: median, 50% and 90%", loc="left", fontsize=11)
     paths = [out / f"demonstration.{kind}" for kind in ("png", "svg")]
