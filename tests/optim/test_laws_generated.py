@@ -18,7 +18,7 @@ class Generated:
         generator = torch.Generator().manual_seed(seed)
 
         def normal(*shape: int) -> torch.Tensor:
-            return torch.randn(*shape, dtype=torch.float64, generator=generator).to(dtype)
+            return torch.randn(shape, dtype=torch.float64, generator=generator).to(dtype)
 
         self.values = [normal(*shape) for shape in shapes]
         count = sum(v.numel() for v in self.values)

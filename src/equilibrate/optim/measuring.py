@@ -19,7 +19,7 @@ from equilibrate.curvature import draw_like
 from equilibrate.optim.arguments import check_observed
 from equilibrate.optim.live_loss import LiveLoss
 from equilibrate.optim.pending import Pending
-from equilibrate.optim.state import all_finite, allocate, fold, zeros_like
+from equilibrate.optim.state import all_finite, allocate, fold, wide, zeros_like
 
 Group = dict[str, Any]
 
@@ -43,7 +43,7 @@ class Measuring(Optimizer):
     @property
     def probe_due(self) -> bool:
         """Whether this step wants a probe: enough steps have passed, or a parameter is new."""
-        return any(scheduled(group) or self._fresh(group) for group in self.param_groups)
+        return any(self._scheduled(group) or self._fresh(group) for group in self.param_groups)
 
     def probe(self, loss: Tensor) -> bool:
         """When due, measure the curvature of this live, unscaled loss; else return False at once.
@@ -117,13 +117,18 @@ class Measuring(Optimizer):
         """Return the trainable parameters that were never measured."""
         return [p for p in group["params"] if p.requires_grad and not self._measured(p)]
 
+    def _scheduled(self, group: Group) -> bool:
+        """Tell whether enough steps have passed since a group that trains was measured."""
+        enough = group["steps_since_probe"] >= group["probe_every"]  # never a modulus
+        return enough and any(p.requires_grad for p in group["params"])
+
     def _measured(self, parameter: Tensor) -> bool:
         state = self.state.get(parameter)
         return state is not None and (state["probes"] > 0 or state["absent"])
 
     def _measure(self, hessian: Hessian) -> None:
         """Warm up what is fresh, then add one ordinary product for the groups that are due."""
-        due = [group for group in self.param_groups if scheduled(group)]
+        due = [group for group in self.param_groups if self._scheduled(group)]
         due += [g for g in self.param_groups if g["warmup_probes"] == 1 and self._fresh(g)]
         self._warm_up(hessian)
         members = {p for group in due for p in group["params"]}
@@ -151,7 +156,7 @@ class Measuring(Optimizer):
         position = {p: i for i, p in enumerate(trainable)}
         products = hessian(vectors, [position[p] for p in asked])
         return {
-            p: self._kind.contribution(vectors[position[p]], product)
+            p: self._kind.contribution(vectors[position[p]], product.to(wide(p.dtype)))
             for p, product in zip(asked, products, strict=True)
             if hessian.present[position[p]]
         }
@@ -181,7 +186,7 @@ class Measuring(Optimizer):
             self.state[p]["absent"] = self.state[p]["probes"] == 0
         decays = {p: group_of[p]["decay"] for p in contributions}
         fold(self._kind, contributions, self.state, decays)
-        return bool(contributions)
+        return True
 
     def _drop(self) -> None:
         """Count a product that was not finite, and say so."""
@@ -202,8 +207,3 @@ class Measuring(Optimizer):
             for group in self.param_groups:
                 if any(p in pending.asked for p in group["params"]):
                     group["steps_since_probe"] = 0
-
-
-def scheduled(group: Group) -> bool:
-    """Tell whether enough steps have passed since this group was measured; never a modulus."""
-    return bool(group["steps_since_probe"] >= group["probe_every"])

@@ -16,7 +16,7 @@ from equilibrate.optim.closure import (
     undone_on_error,
 )
 from equilibrate.optim.damping import damping_and_fill
-from equilibrate.optim.measuring import Group, Measuring, scheduled
+from equilibrate.optim.measuring import Group, Measuring
 from equilibrate.optim.pending import Pending
 from equilibrate.optim.state import allocate, restore, zeros_like
 from equilibrate.rules import foreach, reference
@@ -198,7 +198,7 @@ class CurvatureOptimizer(Measuring):
         if moving and not any(state["probes"] for state in self.state.values()):
             dropped = self.param_groups[0]["dropped_probes"]
             raise RuntimeError(_NO_FINITE_CURVATURE if dropped else _NO_CURVATURE)
-        if not tried and any(scheduled(group) for group in self.param_groups):
+        if not tried and any(self._scheduled(group) for group in self.param_groups):
             self._warn_once(
                 "A probe is due but none came with this step; the last diagonal is used until "
                 "one does. Call optimizer.probe(loss) in every iteration: it measures only when "
