@@ -14,11 +14,9 @@ from torch.optim import SGD, lr_scheduler
 from equilibrate.optim import moving
 from tests.optim.entries import (
     OFTEN,
-    WEIGHT_DECAY_IS_ROUNDED,
     affine,
     copies,
     identical,
-    known,
     loss_of,
     network,
     over_all_dtypes,
@@ -44,10 +42,8 @@ def close(one, other):
 
 @over_all_dtypes
 @over_entries
-def test_foreach_matches_forloop(entry, dtype, request):
+def test_foreach_matches_forloop(entry, dtype):
     """Through steps without gradients, a layer frozen and unfrozen, and an empty parameter."""
-    decays = entry.input.desc == "weight_decay"
-    known(request, WEIGHT_DECAY_IS_ROUNDED, when=decays and dtype is HALF)
     models = [network(dtype), network(dtype)]
     empty = [nn.Parameter(torch.empty(0, dtype=dtype)) for _ in models]
     both = list(zip(models, empty, strict=True))
@@ -158,8 +154,7 @@ def test_the_default_dtype_changes_nothing(entry, default):
 
 @pytest.mark.parametrize("grouped", [True, False], ids=["a group each", "one group"])
 @over_entries
-def test_mixed_dtypes(entry, grouped, request):
-    known(request, WEIGHT_DECAY_IS_ROUNDED, when="weight_decay" in entry.input.kwargs)
+def test_mixed_dtypes(entry, grouped):
     dtypes = [DOUBLE, SINGLE, torch.float16, HALF]
     trained = []
     for foreach in (True, False):

@@ -19,7 +19,6 @@ from torch.optim.optimizer import (
 from tests.optim.entries import (
     copies,
     identical,
-    known,
     loss_of,
     network,
     over_all_dtypes,
@@ -29,8 +28,6 @@ from tests.optim.entries import (
 from tests.optim.loops import train
 
 pytestmark = pytest.mark.filterwarnings("error")
-
-STEP_IS_SHARED = "load_state_dict takes over the very tensor `step` of the dict it was given"
 
 
 def through_file(content, weights_only):
@@ -109,8 +106,7 @@ def test_parameters_may_have_names(entry, from_named, to_named):
 
 
 @over_optimizers
-def test_loading_leaves_the_dict_alone(entry, request):
-    known(request, STEP_IS_SHARED)
+def test_loading_leaves_the_dict_alone(entry):
     model, optimizer = trained(entry)
     given = optimizer.state_dict()
     before, again = deepcopy(given), deepcopy(model)
@@ -155,8 +151,7 @@ def test_groups_that_do_not_match_are_refused(entry, sizes, message):
 
 
 @over_optimizers
-def test_a_state_dict_without_later_flags_can_be_loaded(entry, request):
-    known(request, "a group that lacks a key which its defaults have raises KeyError at step")
+def test_a_state_dict_without_later_flags_can_be_loaded(entry):
     model, optimizer = trained(entry)
     older = deepcopy(optimizer.state_dict())
     for group in older["param_groups"]:
@@ -167,8 +162,7 @@ def test_a_state_dict_without_later_flags_can_be_loaded(entry, request):
 
 
 @over_optimizers
-def test_a_step_that_is_a_plain_number_can_be_loaded(entry, request):
-    known(request, "a step count that is not a tensor raises TypeError at step")
+def test_a_step_that_is_a_plain_number_can_be_loaded(entry):
     model, optimizer = trained(entry)
     again, resumed = deepcopy((model, optimizer))
     plain = deepcopy(optimizer.state_dict())
@@ -179,8 +173,7 @@ def test_a_step_that_is_a_plain_number_can_be_loaded(entry, request):
 
 
 @over_optimizers
-def test_state_may_hold_what_is_not_a_parameters(entry, request):
-    known(request, "step reads every value of `state`, also what a user or a hook keeps there")
+def test_state_may_hold_what_is_not_a_parameters(entry):
     optimizer = entry((model := network()).parameters())
     optimizer.state["mine"] = 1
     train(optimizer, loss_of(model), 5)
@@ -294,8 +287,7 @@ def test_a_load_hook_may_change_or_replace_the_dict(entry):
 
 @over_all_dtypes
 @over_optimizers
-def test_a_hook_after_loading_has_the_last_word(entry, dtype, request):
-    known(request, "load_state_dict restores the diagonal after the post hooks have run")
+def test_a_hook_after_loading_has_the_last_word(entry, dtype):
     _, saved = trained(entry, dtype=dtype)
     _, optimizer = trained(entry, steps=1, dtype=dtype)
     seen = []

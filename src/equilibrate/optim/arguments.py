@@ -25,9 +25,9 @@ def _count(value: Any) -> bool:
 
 
 def _learning_rate(value: Any) -> bool:
-    return (
-        bool(value >= 0) if isinstance(value, Tensor) and value.numel() == 1 else _positive(value)
-    )
+    if isinstance(value, Tensor) and value.numel() == 1:
+        return bool(0 <= value < float("inf"))
+    return _positive(value)
 
 
 def _positive(value: Any) -> bool:

@@ -28,6 +28,6 @@ def damping_and_fill(
 
 def mean_scale(states: Mapping[Tensor, State]) -> float:
     """Return the mean diagonal over all elements whose curvature was ever seen; zero if none."""
-    seen = {p: p.numel() - state["unseen"] for p, state in states.items()}
+    seen = {p: p.numel() - state["unseen"] for p, state in states.items() if isinstance(p, Tensor)}
     total = sum(states[p]["scale"] * count for p, count in seen.items())
     return float(total / max(1, sum(seen.values())))

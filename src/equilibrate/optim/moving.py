@@ -86,6 +86,7 @@ class CurvatureOptimizer(Measuring):
         if self._pending.backward_since(self._all()):
             self._pending = Pending()
         super().zero_grad(set_to_none)
+        self._pending.note(self._all())  # the zeroing itself is no backward
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load as torch does, but keep the diagonal in the precision it was saved in."""
@@ -95,22 +96,35 @@ class CurvatureOptimizer(Measuring):
             loaded.update(given)
 
         # Registered last, so that it sees what other hooks have made of the state.
-        handle = self.register_load_state_dict_pre_hook(note)
+        # The restoring runs first of those after loading, so that they have the last word.
+        handles = [
+            self.register_load_state_dict_pre_hook(note),
+            self.register_load_state_dict_post_hook(
+                lambda _: restore(loaded, self._all(), self.state), prepend=True
+            ),
+        ]
         try:
             super().load_state_dict(state_dict)
         finally:
-            handle.remove()
-        restore(loaded, self._all(), self.state)
+            for handle in handles:
+                handle.remove()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Rebuild what is not saved, after unpickling, copying or loading."""
         super().__setstate__(state)
         self.__dict__.setdefault("_process_group", None)
+        for group in self.param_groups:  # saved before a hyper-parameter was introduced
+            for name in self.defaults.keys() - {"differentiable"}:  # torch's, for defaults alone
+                group.setdefault(name, self.defaults[name])
+        for kept in [self.state[p] for p in self._all() if p in self.state]:
+            # Never shared with what was loaded; a plain number in some state dicts.
+            kept["step"] = torch.as_tensor(kept["step"], dtype=torch.float32).clone()
         self._forget_volatile()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group after checking it; its parameters are probed at the next step."""
-        check_group(self.defaults | param_group)
+        if isinstance(param_group, dict):  # else torch says what is wrong
+            check_group(self.defaults | param_group)
         super().add_param_group(param_group)
         try:
             check_parameters(self.param_groups[-1]["params"])
@@ -195,10 +209,10 @@ class CurvatureOptimizer(Measuring):
 
     def _require_curvature(self, moving: list[Tensor], tried: bool) -> None:
         """Raise before the first probe; warn once of a probe forgotten later."""
-        if moving and not any(state["probes"] for state in self.state.values()):
+        if moving and not any(self.state[p]["probes"] for p in self._all() if p in self.state):
             dropped = self.param_groups[0]["dropped_probes"]
             raise RuntimeError(_NO_FINITE_CURVATURE if dropped else _NO_CURVATURE)
-        if not tried and any(self._scheduled(group) for group in self.param_groups):
+        if moving and not tried and any(map(self._scheduled, self.param_groups)):
             self._warn_once(
                 "A probe is due but none came with this step; the last diagonal is used until "
                 "one does. Call optimizer.probe(loss) in every iteration: it measures only when "

@@ -38,6 +38,10 @@ class Pending:
             contribution = contribution.to(wide(contribution.dtype))
             before = self.sums.get(parameter)
             self.sums[parameter] = contribution if before is None else before + contribution
+        self.note(everyone)
+
+    def note(self, everyone: Iterable[Tensor]) -> None:
+        """Take the gradients as they are now for those of before the backward."""
         self._gradients = _versions(everyone)
 
     def backward_since(self, everyone: Iterable[Tensor]) -> bool:

@@ -27,7 +27,7 @@ from equilibrate.diagonals.averaging import next_weight
 State = dict[str, Any]
 
 # Read and written in the precision they were saved in, whatever the parameter's own (`restore`).
-_KEPT_PRECISION = ("diagonal", "momentum_buffer", "step")
+_KEPT_PRECISION = ("diagonal", "momentum_buffer")
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
@@ -103,5 +103,4 @@ def restore(
         for key in _KEPT_PRECISION:
             if key in saved["state"].get(index, {}):
                 original = saved["state"][index][key]
-                device = original.device if key == "step" else parameter.device
-                states[parameter][key] = original.detach().to(device, copy=True)
+                states[parameter][key] = original.detach().to(parameter.device, copy=True)

@@ -28,7 +28,7 @@ def step(
     """Move every parameter in place; `damping` and `fill` are given per tensor."""
     signed_lr = lr if maximize else -lr
     if weight_decay != 0:
-        torch._foreach_mul_(parameters, 1 - lr * weight_decay)
+        _shrink(parameters, 1 - lr * weight_decay)
     divisors = _denominators(diagonals, damping, fill)
     if buffers is None:
         torch._foreach_addcdiv_(parameters, gradients, divisors, value=signed_lr)
@@ -42,6 +42,15 @@ def step(
     torch._foreach_add_(buffers, updates)
     torch._foreach_add_(updates, buffers, alpha=momentum)
     torch._foreach_add_(parameters, updates, alpha=signed_lr)
+
+
+def _shrink(parameters: list[Tensor], factor: float) -> None:
+    """Multiply all parameters; on a CPU `_foreach_mul_` rounds the factor to a half type first."""
+    if any(p.device.type == "cpu" for p in parameters):
+        for parameter in parameters:
+            parameter.mul_(factor)
+    else:
+        torch._foreach_mul_(parameters, factor)
 
 
 def _denominators(
