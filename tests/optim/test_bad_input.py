@@ -154,11 +154,11 @@ def fused_weight_norm(model: nn.Module) -> Tensor:
 
 # name: the loss, and what must be said of it; torch itself refuses the first five
 ONCE_DIFFERENTIABLE: dict[str, tuple[Callable[[nn.Module], Tensor], str]] = {
-    "fused attention": (fused_attention, "torch says: .*scaled_dot_product.*not implemented"),
-    "an embedding bag": (bag, "torch says: .*embedding_bag.*not implemented"),
-    "a compiled model": (compiled, "torch says: .*double backward"),
-    "a reentrant checkpoint in the middle": (reentrant(1, 2), "torch says: .*[Cc]heckpoint"),
-    "a reentrant checkpoint at the end": (reentrant(1, 3), "torch says: .*[Cc]heckpoint"),
+    "fused attention": (fused_attention, "The reason: .*scaled_dot_product.*not implemented"),
+    "an embedding bag": (bag, "The reason: .*embedding_bag.*not implemented"),
+    "a compiled model": (compiled, "The reason: .*double backward"),
+    "a reentrant checkpoint in the middle": (reentrant(1, 2), "The reason: .*[Cc]heckpoint"),
+    "a reentrant checkpoint at the end": (reentrant(1, 3), "The reason: .*[Cc]heckpoint"),
     "a reentrant checkpoint at the start": (reentrant(0, 2), "[Cc]heckpoint"),
     "a reentrant checkpoint around all": (reentrant(0, 3), "[Cc]heckpoint"),
     "a once-differentiable function": (through(OnceDifferentiable), "OnceDifferentiable"),

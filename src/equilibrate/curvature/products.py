@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from equilibrate.curvature.graph import refusing_opaque
+
 
 class LossHessian:
     """The Hessian of a live loss, as a callable: vectors to products.
@@ -34,7 +36,7 @@ class LossHessian:
     def __init__(self, loss: Tensor, parameters: Sequence[Tensor], *, scale: float = 1.0) -> None:
         self.parameters = list(parameters)
         self.scale = scale
-        with torch.enable_grad():
+        with torch.enable_grad(), refusing_opaque(loss):
             gradients = torch.autograd.grad(
                 loss,
                 self.parameters,

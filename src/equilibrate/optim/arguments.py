@@ -81,8 +81,13 @@ def check_parameters(parameters: Iterable[Tensor]) -> None:
 
 def check_gradients(parameters: Iterable[Tensor]) -> None:
     """Raise RuntimeError for sparse gradients before anything is changed."""
-    for parameter in parameters:
-        if parameter.grad is not None and parameter.grad.layout != torch.strided:
+    check_layouts(p.grad for p in parameters if p.grad is not None)
+
+
+def check_layouts(tensors: Iterable[Tensor]) -> None:
+    """Raise RuntimeError for sparse gradients, or products with them."""
+    for tensor in tensors:
+        if tensor.layout != torch.strided:
             raise RuntimeError(
                 "ESGD and JacobiSGD do not take sparse gradients. Build the embedding with "
                 "sparse=False, or give its parameters to torch.optim.SparseAdam."
@@ -108,7 +113,11 @@ def check_observed(
         if v is not None and hv is not None and not v.shape == hv.shape == p.shape:
             shapes = f"{tuple(v.shape)} and {tuple(hv.shape)}, expected {tuple(p.shape)}"
             raise ValueError(f"observe got wrong shapes for parameter {i}: {shapes}.")
-    if pending and (pending.vectors is None or not _same(pending.vectors, vectors)):
+    if pending and (
+        pending.vectors is None
+        or pending.versions != [None if v is None else v._version for v in pending.vectors]
+        or not _same(pending.vectors, vectors)
+    ):
         raise ValueError(
             "All products of one step must belong to one vector v, but another was measured "
             "since the last step. Call observe with the same vectors for every micro-batch, and "

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from equilibrate.curvature.differences import parameter_size, relative_step
+from equilibrate.optim.state import all_finite
 
 Closure = Callable[[], float]
 
@@ -34,6 +35,10 @@ _NOT_REPEATABLE = (
     "The closure does not repeat itself: run twice at the same point it gave two gradients, so "
     "their differences measure nothing. Draw the batch outside the closure, and leave random "
     "numbers that are not torch's out of it; or call optimizer.probe(loss) on the live loss."
+)
+_NOT_FINITE = (
+    "The gradient is not finite, so no finite curvature can be measured around this point. Check "
+    "that the loss is finite at the first batch."
 )
 _ONLY_NOISE = (
     "Differences of gradients do not measure the curvature of this closure: at every step size "
@@ -174,6 +179,8 @@ class ClosureHessian:
 
     def _choose(self, vectors: Sequence[Tensor]) -> float:
         """Return the finest step at which the products at e and 2 e agree, else the best."""
+        if not all_finite([g for g in self._gradients if g is not None]):
+            raise RuntimeError(_NOT_FINITE)
         own = max(relative_step(p.dtype) for p in self._parameters)
         differences: dict[float, float] = {}
         for relative in [own] + [s for s in map(relative_step, _COARSER) if s > own]:

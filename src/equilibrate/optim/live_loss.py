@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from equilibrate.curvature import LossHessian
+from equilibrate.curvature.graph import holds_float16
 from equilibrate.optim.state import all_finite
 
 _SCALES = (2.0**15, 2.0**8, 1.0)
@@ -44,20 +45,6 @@ def check_loss(loss: Tensor) -> None:
         )
 
 
-def _holds_float16(loss: Tensor) -> bool:
-    """Tell whether any result on the way from the parameters to the loss is in float16."""
-    waiting, seen = [loss.grad_fn], set()
-    while waiting:
-        node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if any(result.dtype == torch.float16 for result in node._input_metadata):
-            return True
-        waiting += [following for following, _ in node.next_functions]
-    return False
-
-
 class LiveLoss:
     """The Hessian of one loss with respect to all trainable parameters of an optimizer."""
 
@@ -70,7 +57,7 @@ class LiveLoss:
             )
         self._loss = loss
         self._parameters = parameters
-        self._scales = iter(_SCALES if _holds_float16(loss) else (1.0,))
+        self._scales = iter(_SCALES if holds_float16(loss) else (1.0,))
         self._hessian = self._differentiate(next(self._scales))
         self.present = self._hessian.present
         if not any(self.present):
@@ -100,7 +87,7 @@ class LiveLoss:
 
 @contextmanager
 def _explained_errors() -> Iterator[None]:
-    """Put what to do in front of torch's own words, where a derivative cannot be had."""
+    """Put what to do in front of the reason (torch's own words, mostly)."""
     try:
         yield
     except torch.OutOfMemoryError:
@@ -108,4 +95,4 @@ def _explained_errors() -> Iterator[None]:
     except RuntimeError as error:
         text = str(error)
         used = "second time" in text or "been freed" in text
-        raise RuntimeError(f"{_ALREADY_USED if used else _ELSEWHERE} torch says: {text}") from error
+        raise RuntimeError(f"{_ALREADY_USED if used else _ELSEWHERE} The reason: {text}") from error

@@ -13,10 +13,10 @@ from types import ModuleType
 from typing import Any, ClassVar, Protocol
 
 from torch import Tensor
-from torch.optim import Optimizer
 
 from equilibrate.curvature import draw_like
-from equilibrate.optim.arguments import check_observed
+from equilibrate.optim.arguments import check_layouts, check_observed
+from equilibrate.optim.keeping import Keeping
 from equilibrate.optim.live_loss import LiveLoss
 from equilibrate.optim.pending import Pending
 from equilibrate.optim.state import all_finite, allocate, fold, wide, zeros_like
@@ -34,11 +34,10 @@ class Hessian(Protocol):
         ...
 
 
-class Measuring(Optimizer):
+class Measuring(Keeping):
     """An optimizer that keeps a diagonal of the Hessian; `_kind` says which one."""
 
     _kind: ClassVar[ModuleType]
-    _pending: Pending
 
     @property
     def probe_due(self) -> bool:
@@ -53,6 +52,11 @@ class Measuring(Optimizer):
         """
         if not self.probe_due:
             return False
+        if self._pending.vectors is not None:
+            raise ValueError(
+                "All products of one step must belong to one vector v, and observe has brought "
+                "its own since the last step. Measure a step by probe or by observe, not by both."
+            )
         self._measure(LiveLoss(loss, self._trainable()))
         return True
 
@@ -62,6 +66,10 @@ class Measuring(Optimizer):
         Give a generator over the data loader, so that only one graph is alive at a time. Returns
         the number of probes folded; products that are not finite are left out.
         """
+        if self._pending:
+            raise RuntimeError(
+                "calibrate between probe and step would mix two vectors; step first."
+            )
         parameters, seen, folded = self._trainable(), 0, 0
         for loss in losses:
             seen += 1
@@ -88,6 +96,7 @@ class Measuring(Optimizer):
         }
         self._pending.add(list(given), list(given.values()), self._all())
         self._pending.vectors = [None if v is None else v.detach() for v in vectors]
+        self._pending.versions = [None if v is None else v._version for v in vectors]
 
     def diagonal(self) -> list[Tensor]:
         """Return the present diagonal, undamped: one copied tensor per parameter, in order.
@@ -106,9 +115,6 @@ class Measuring(Optimizer):
         parameters = self._all()
         unseen = sum(self.state[p]["unseen"] if p in self.state else p.numel() for p in parameters)
         return float(unseen / max(1, sum(p.numel() for p in parameters)))
-
-    def _all(self) -> list[Tensor]:
-        return [p for group in self.param_groups for p in group["params"]]
 
     def _trainable(self) -> list[Tensor]:
         return [p for p in self._all() if p.requires_grad]
@@ -155,6 +161,7 @@ class Measuring(Optimizer):
         vectors = self._draw()
         position = {p: i for i, p in enumerate(trainable)}
         products = hessian(vectors, [position[p] for p in asked])
+        check_layouts(products)
         return {
             p: self._kind.contribution(vectors[position[p]], product.to(wide(p.dtype)))
             for p, product in zip(asked, products, strict=True)
@@ -193,10 +200,9 @@ class Measuring(Optimizer):
         for group in self.param_groups:
             group["dropped_probes"] += 1
         warnings.warn(
-            "A curvature product was not finite and was dropped; the diagonal is unchanged "
-            f"({self.param_groups[0]['dropped_probes']} dropped so far). If the loss is finite, "
-            "the second derivative overflows: lower the learning rate or look for a division by "
-            "zero.",
+            "A curvature product was not finite and was dropped; the diagonal is unchanged (see "
+            "param_groups[0]['dropped_probes']). If the loss is finite, the second derivative "
+            "overflows: lower the learning rate or look for a division by zero.",
             stacklevel=4,
         )
 

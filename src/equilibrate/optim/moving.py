@@ -1,13 +1,12 @@
-"""The step around the arithmetic: closures, scalers, what may not move yet, saving and loading."""
+"""The step around the arithmetic: closures, scalers, what may not move yet."""
 
-import warnings
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from equilibrate.distributed import only_one_process
-from equilibrate.optim.arguments import check_gradients, check_group, check_parameters
+from equilibrate.optim.arguments import check_gradients
 from equilibrate.optim.closure import (
     Closure,
     ClosureHessian,
@@ -18,7 +17,7 @@ from equilibrate.optim.closure import (
 from equilibrate.optim.damping import damping_and_fill
 from equilibrate.optim.measuring import Group, Measuring
 from equilibrate.optim.pending import Pending
-from equilibrate.optim.state import allocate, restore, zeros_like
+from equilibrate.optim.state import allocate, zeros_like
 from equilibrate.rules import foreach, reference
 
 _NO_CURVATURE = (
@@ -87,57 +86,6 @@ class CurvatureOptimizer(Measuring):
             self._pending = Pending()
         super().zero_grad(set_to_none)
         self._pending.note(self._all())  # the zeroing itself is no backward
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load as torch does, but keep the diagonal in the precision it was saved in."""
-        loaded: dict[str, Any] = {}
-
-        def note(_: Any, given: dict[str, Any]) -> None:
-            loaded.update(given)
-
-        # Registered last, so that it sees what other hooks have made of the state.
-        # The restoring runs first of those after loading, so that they have the last word.
-        handles = [
-            self.register_load_state_dict_pre_hook(note),
-            self.register_load_state_dict_post_hook(
-                lambda _: restore(loaded, self._all(), self.state), prepend=True
-            ),
-        ]
-        try:
-            super().load_state_dict(state_dict)
-        finally:
-            for handle in handles:
-                handle.remove()
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Rebuild what is not saved, after unpickling, copying or loading."""
-        super().__setstate__(state)
-        self.__dict__.setdefault("_process_group", None)
-        for group in self.param_groups:  # saved before a hyper-parameter was introduced
-            for name in self.defaults.keys() - {"differentiable"}:  # torch's, for defaults alone
-                group.setdefault(name, self.defaults[name])
-        for kept in [self.state[p] for p in self._all() if p in self.state]:
-            # Never shared with what was loaded; a plain number in some state dicts.
-            kept["step"] = torch.as_tensor(kept["step"], dtype=torch.float32).clone()
-        self._forget_volatile()
-
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group after checking it; its parameters are probed at the next step."""
-        if isinstance(param_group, dict):  # else torch says what is wrong
-            check_group(self.defaults | param_group)
-        super().add_param_group(param_group)
-        try:
-            check_parameters(self.param_groups[-1]["params"])
-        except ValueError:
-            self.param_groups.pop()
-            raise
-        self.param_groups[-1]["probe_index"] = self.param_groups[0]["probe_index"]
-
-    def _forget_volatile(self) -> None:
-        """Start without pending product: like a gradient it belongs to an iteration alone."""
-        self._pending = Pending()
-        self._measuring = False
-        self._warned: set[str] = set()
 
     def _evaluate(self, closure: Closure) -> float:
         """Run the closure; when a probe is due and none arrives inside, measure by differences."""
@@ -218,11 +166,6 @@ class CurvatureOptimizer(Measuring):
                 "one does. Call optimizer.probe(loss) in every iteration: it measures only when "
                 "due."
             )
-
-    def _warn_once(self, text: str) -> None:
-        if text not in self._warned:
-            self._warned.add(text)
-            warnings.warn(text, stacklevel=4)
 
     def _movable(self, group: Group) -> list[Tensor]:
         """Return the parameters with a gradient and a diagonal; the others wait for their probe."""

@@ -18,6 +18,7 @@ class Pending:
         self.sums: dict[Tensor, Tensor] = {}
         self.asked: dict[Tensor, None] = {}  # an ordered set: all that were measured, absent or not
         self.vectors: list[Tensor | None] | None = None  # of `observe`, one set for the whole step
+        self.versions: list[int | None] = []  # of the vectors: a user may draw into them anew
         self._gradients: list[tuple[int, int]] = []
 
     def __bool__(self) -> bool:

@@ -1,0 +1,65 @@
+"""Reading the autograd graph of a loss before it is differentiated twice.
+
+`torch.autograd.grad` follows only the ways that lead to its inputs, and some of what has no second
+derivative hides behind that, silently: a function marked once_differentiable (its error stands on a
+side way that is never followed), a reentrant checkpoint (its parameters are no inputs of its node),
+a backward that autograd cannot see through (a kernel of one's own: its result looks constant). And
+torch's fused weight norm is differentiated a second time as if the norm were a constant.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import BackwardCFunction, once_differentiable
+
+_ONCE = once_differentiable(lambda ctx: None).__code__  # one code object serves all it marks
+_WRONG = ("CheckpointFunctionBackward", "WeightNormInterfaceBackward0")
+
+
+def _nodes(loss: Tensor) -> Iterator[Any]:
+    """Yield every node on the way from the loss to its leaves, once."""
+    seen, waiting = set(), [loss.grad_fn]
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            yield node
+            waiting += [following for following, _ in node.next_functions]
+
+
+def holds_float16(loss: Tensor) -> bool:
+    """Tell whether any result on the way from the parameters to the loss is in float16."""
+    return any(
+        result.dtype == torch.float16 for node in _nodes(loss) for result in node._input_metadata
+    )
+
+
+@contextmanager
+def refusing_opaque(loss: Tensor) -> Iterator[None]:
+    """Raise RuntimeError, at once or while the gradient is taken inside, for what is opaque."""
+    with ExitStack() as hooks:
+        for node in list(_nodes(loss)):
+            name: str = node.name()
+            if name in _WRONG:
+                raise RuntimeError(f"{name} cannot be differentiated twice")
+            if isinstance(node, BackwardCFunction):
+                backward = getattr(node._forward_cls, "backward", None)  # type: ignore[attr-defined]
+                if getattr(backward, "__code__", None) is _ONCE:
+                    raise RuntimeError(f"{name} is marked with @once_differentiable")
+                hooks.callback(node.register_hook(_require_live(name)).remove)
+        yield
+
+
+def _require_live(name: str) -> Callable[..., None]:
+    """Return a hook that raises where a live gradient comes in and only constants go out."""
+
+    def check(leaving: tuple[Tensor | None, ...], arriving: tuple[Tensor | None, ...]) -> None:
+        live = any(g is not None and g.requires_grad for g in arriving)
+        given = [g for g in leaving if g is not None]
+        if live and given and not any(g.requires_grad for g in given):
+            raise RuntimeError(f"autograd cannot see through the backward of {name}")
+
+    return check

@@ -1,0 +1,83 @@
+"""What an optimizer keeps and what it forgets: groups, saving, loading, copying.
+
+Everything that must survive lives in `param_groups` and `state`, so torch's own `state_dict` holds
+it all. A pending product belongs to an iteration, like a gradient, and is not kept.
+"""
+
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from equilibrate.optim.arguments import check_group, check_parameters
+from equilibrate.optim.pending import Pending
+from equilibrate.optim.state import restore
+
+
+class Keeping(Optimizer):
+    """An optimizer whose state keeps its own precision, and whose groups are checked."""
+
+    _pending: Pending
+    _measuring: bool
+    _warned: set[str]
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load as torch does, but keep the diagonal in the precision it was saved in."""
+        loaded: dict[str, Any] = {}
+
+        def note(_: Any, given: dict[str, Any]) -> None:
+            loaded.update(given)
+
+        # Registered last, so that it sees what other hooks have made of the state.
+        # The restoring runs first of those after loading, so that they have the last word.
+        handles = [
+            self.register_load_state_dict_pre_hook(note),
+            self.register_load_state_dict_post_hook(
+                lambda _: restore(loaded, self._all(), self.state), prepend=True
+            ),
+        ]
+        try:
+            super().load_state_dict(state_dict)
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Rebuild what is not saved, after unpickling, copying or loading."""
+        super().__setstate__(state)
+        self.__dict__.setdefault("_process_group", None)
+        for group in self.param_groups:  # saved before a hyper-parameter was introduced
+            for name in self.defaults.keys() - {"differentiable"}:  # torch's, for defaults alone
+                group.setdefault(name, self.defaults[name])
+        for kept in [self.state[p] for p in self._all() if p in self.state]:
+            # Never shared with what was loaded; a plain number in some state dicts.
+            kept["step"] = torch.as_tensor(kept["step"], dtype=torch.float32).clone()
+        self._forget_volatile()
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group after checking it; its parameters are probed at the next step."""
+        if isinstance(param_group, dict):  # else torch says what is wrong
+            check_group(self.defaults | param_group)
+        super().add_param_group(param_group)
+        try:
+            check_parameters(self.param_groups[-1]["params"])
+        except ValueError:
+            self.param_groups.pop()
+            raise
+        self.param_groups[-1]["probe_index"] = self.param_groups[0]["probe_index"]
+
+    def _forget_volatile(self) -> None:
+        """Start without pending product: like a gradient it belongs to an iteration alone."""
+        self._pending = Pending()
+        self._measuring = False
+        self._warned: set[str] = set()
+
+    def _all(self) -> list[Tensor]:
+        return [p for group in self.param_groups for p in group["params"]]
+
+    def _warn_once(self, text: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
+            warnings.warn(text, stacklevel=4)
