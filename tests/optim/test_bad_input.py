@@ -473,7 +473,7 @@ def test_a_later_product_that_is_not_finite_is_dropped_and_counted(kind, warmup,
     loss = loss_of(model)
     assert optimizer.probe(loss * factor)
     loss.backward()
-    with pytest.warns(UserWarning, match=r"not finite and was dropped.*\(1 dropped so far\)"):
+    with pytest.warns(UserWarning, match="not finite and was dropped"):
         optimizer.step()
     assert same(optimizer.diagonal(), diagonal)
     assert [optimizer.state[p]["probes"] for p in model.parameters()] == counts

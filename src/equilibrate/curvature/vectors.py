@@ -4,10 +4,10 @@ Nothing is stored and nothing is drawn in sequence. Any element of any vector ca
 so a shard draws exactly its part of the whole, all ranks agree without communication, a stack of
 trials draws what each trial alone would draw, and torch's global generator is never read or moved.
 
-The counter is mixed by the finaliser of SplitMix64 (Steele, Lea & Flood 2014) with the constants of
-Stafford's variant 13. Signs take one bit each, so that one mixed word serves 32 elements: on a CPU
-they cost a fifteenth of `torch.randn`. Normals take one word for two elements (Box & Muller 1958)
-and cost about as much as `torch.randn` (`benchmarks/drawing.py` measures both).
+The counter is mixed by the finaliser of SplitMix64 (Steele, Lea & Flood 2014) with the constants
+of Stafford's variant 13. Signs take one bit each, so that one mixed word serves 64 elements, and
+cost a fraction of `torch.randn`; normals take one word for two elements (Box & Muller 1958).
+`benchmarks/drawing.py` measures both.
 """
 
 import math
@@ -26,7 +26,7 @@ _MIX_2 = -7723592293110705685
 _LOW_32_BITS = 0xFFFFFFFF
 _SIGN_BIT_32 = -(2**31)
 _FLOAT_ONE_BITS = 0x3F800000  # the float32 number 1.0; with the sign bit set, -1.0
-_SIGNS_PER_WORD = 32
+_SIGNS_PER_WORD = 64
 
 
 Words = Any  # a Python integer or an integer tensor: the same arithmetic serves both
@@ -70,9 +70,9 @@ def _words(key: int | Tensor, start: int, stop: int, device: torch.device | str)
 def _signs(key: int | Tensor, start: int, stop: int, device: torch.device | str) -> Tensor:
     """Return elements start..stop-1 as +-1, each a bit moved to the sign of the number one."""
     first = start // _SIGNS_PER_WORD
-    words = _words(key, first, -(-stop // _SIGNS_PER_WORD), device).to(torch.int32)
-    position = torch.arange(_SIGNS_PER_WORD, device=device, dtype=torch.int32)
-    bits = words.unsqueeze(-1) << position
+    halves = _words(key, first, -(-stop // _SIGNS_PER_WORD), device).view(torch.int32)
+    position = torch.arange(32, device=device, dtype=torch.int32)
+    bits = halves.unsqueeze(-1) << position
     signs = bits.bitwise_and_(_SIGN_BIT_32).bitwise_or_(_FLOAT_ONE_BITS).view(torch.float32)
     offset = start - first * _SIGNS_PER_WORD
     return signs.flatten(-2)[..., offset : offset + stop - start]
