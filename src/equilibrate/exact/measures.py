@@ -1,28 +1,7 @@
-"""The same quantities exactly, on a matrix: what the estimators and the optimizers are held to."""
+"""How badly a matrix is conditioned, and how far apart two diagonals are."""
 
 import torch
 from torch import Tensor
-
-
-def equilibration(matrix: Tensor) -> Tensor:
-    """Return D_E = sqrt(diag(H^2)), the row norms of a symmetric matrix (section 4 of the paper).
-
-    Example:
-        >>> equilibration(torch.tensor([[3.0, 4.0], [4.0, 0.0]]))
-        tensor([5., 4.])
-    """
-    norms: Tensor = torch.linalg.vector_norm(matrix, dim=-1)
-    return norms
-
-
-def jacobi(matrix: Tensor) -> Tensor:
-    """Return D_J = |diag(H)| (section 3 of the paper).
-
-    Example:
-        >>> jacobi(torch.tensor([[-3.0, 4.0], [4.0, 0.0]]))
-        tensor([3., 0.])
-    """
-    return matrix.diagonal(dim1=-2, dim2=-1).abs()
 
 
 def condition_number(matrix: Tensor) -> Tensor:
