@@ -148,10 +148,11 @@ def train_stack(group: list[Trial], data: Path, device: str) -> list[list[float]
     return errors
 
 
-def parts(errors: list[float]) -> list[float]:
-    """Return the mean over each twentieth of a run."""
+def parts(errors: list[float]) -> list[float | None]:
+    """Return the mean over each twentieth of a run, None where it had diverged."""
     size = max(1, math.ceil(len(errors) / PARTS))
-    return [sum(errors[i : i + size]) / size for i in range(0, len(errors) - size + 1, size)]
+    means = [sum(errors[i : i + size]) / size for i in range(0, len(errors) - size + 1, size)]
+    return [mean if math.isfinite(mean) else None for mean in means]
 
 
 def runs(todo: list[Trial], data: Path, device: str) -> Iterator[tuple[list[Trial], Any]]:
@@ -214,7 +215,7 @@ def table(out: Path) -> None:
 def _cell(records: list[Trial], problem: str, method: str, settings: Trial) -> str:
     wanted = (problem, method, settings)
     final = [
-        r["errors"][-1] if math.isfinite(r["errors"][-1]) else math.inf
+        math.inf if r["errors"][-1] is None else r["errors"][-1]
         for r in records
         if (r["problem"], r["method"], r["settings"]) == wanted
     ]

@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from equilibrate.exact import checks
+
 
 def equilibration(matrix: Tensor) -> Tensor:
     """Return D_E = sqrt(diag(H^2)), the row norms of a symmetric matrix (section 4 of the paper).
@@ -11,6 +13,7 @@ def equilibration(matrix: Tensor) -> Tensor:
         >>> equilibration(torch.tensor([[3.0, 4.0], [4.0, 0.0]]))
         tensor([5., 4.])
     """
+    checks.finite_square(matrix)
     norms: Tensor = torch.linalg.vector_norm(matrix, dim=-1)
     return norms
 
@@ -22,4 +25,5 @@ def jacobi(matrix: Tensor) -> Tensor:
         >>> jacobi(torch.tensor([[-3.0, 4.0], [4.0, 0.0]]))
         tensor([3., 0.])
     """
+    checks.finite_square(matrix)
     return matrix.diagonal(dim1=-2, dim2=-1).abs()

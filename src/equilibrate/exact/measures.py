@@ -1,18 +1,38 @@
-"""How badly a matrix is conditioned, and how far apart two diagonals are."""
+"""How badly a matrix is conditioned, how it is curved, and how far apart two diagonals are."""
 
 import torch
 from torch import Tensor
 
+from equilibrate.exact import checks
 
-def condition_number(matrix: Tensor) -> Tensor:
+
+def condition_number(matrix: Tensor, *, relative_floor: float = 0.0) -> Tensor:
     """Return the ratio of extreme singular values (equation 5), also of indefinite matrices.
+
+    A singular matrix has condition number inf. Singular means up to rounding: the smallest value
+    is at most eps times the largest, which is as well as a decomposition knows it.
+
+    Some matrices are singular by construction: the output weights of a softmax can all be shifted
+    without any effect. `relative_floor` leaves out the directions whose singular value is at most
+    that fraction of the largest one, and compares the rest. State it wherever a number rests on it.
 
     Example:
         >>> condition_number(torch.diag(torch.tensor([4.0, -2.0])))
         tensor(2.)
+        >>> condition_number(torch.diag(torch.tensor([4.0, -2.0, 0.0])))
+        tensor(inf)
+        >>> condition_number(torch.diag(torch.tensor([4.0, -2.0, 0.0])), relative_floor=1e-6)
+        tensor(2.)
     """
+    checks.finite_square(matrix)
+    if not 0 <= relative_floor < 1:
+        raise ValueError(f"relative_floor must be in [0, 1), got {relative_floor}")
     values: Tensor = torch.linalg.svdvals(matrix)
-    return values[..., 0] / values[..., -1]
+    largest = values[..., 0]
+    floor = max(relative_floor, torch.finfo(values.dtype).eps) * largest.unsqueeze(-1)
+    left_out = torch.inf if relative_floor > 0 else 0.0
+    smallest = values.where(values > floor, left_out).amin(-1)
+    return (largest / smallest).where(largest > 0, torch.inf)
 
 
 def cosine_distance(first: Tensor, second: Tensor) -> Tensor:
@@ -25,3 +45,40 @@ def cosine_distance(first: Tensor, second: Tensor) -> Tensor:
     first, second = first.flatten(), second.flatten()
     norms: Tensor = torch.linalg.vector_norm(first) * torch.linalg.vector_norm(second)
     return 1 - torch.dot(first, second) / norms
+
+
+def rayleigh_quotient(matrix: Tensor, vector: Tensor) -> Tensor:
+    """Return v^T H v / v^T v, the curvature along v (section 5).
+
+    With eigenvalues lambda_j and eigenvectors q_j it is sum_j lambda_j (q_j^T v)^2 / v^T v, a
+    weighted mean of eigenvalues; the paper's sum of lambda_j q_j q_j^T v is the vector H v instead.
+    Along a coordinate axis it is a diagonal entry, Jacobi's before the absolute value.
+
+    Example:
+        >>> rayleigh_quotient(torch.diag(torch.tensor([3.0, -1.0])), torch.tensor([2.0, 2.0]))
+        tensor(1.)
+    """
+    checks.finite_square(matrix)
+    checks.length(vector, matrix, "vector")
+    checks.finite(vector, "vector")
+    size = vector.square().sum(-1)
+    if bool((size == 0).any()):
+        raise ValueError("vector must not be zero: it has no direction to measure curvature along")
+    product = (matrix @ vector.unsqueeze(-1)).squeeze(-1)
+    return (vector * product).sum(-1) / size
+
+
+def spectral_radius(matrix: Tensor) -> Tensor:
+    """Return the largest |eigenvalue| of a square matrix, symmetric or not.
+
+    Descent theta <- theta - eta D^-1 g on a quadratic with H definite converges for
+    eta < 2 / radius(D^-1 H). For equilibration the radius is at most sqrt(N); for Jacobi it is
+    at most N when H is definite, and unbounded when it is not (section 5).
+
+    Example:
+        >>> spectral_radius(torch.tensor([[0.0, 4.0], [-1.0, 0.0]])).round(decimals=4)
+        tensor(2.)
+    """
+    checks.finite_square(matrix)
+    values: Tensor = torch.linalg.eigvals(matrix)
+    return values.abs().amax(-1)

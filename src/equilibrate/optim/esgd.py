@@ -61,7 +61,7 @@ class ESGD(CurvatureOptimizer):
             model are not supported yet.
 
     Departures from the paper, each measured in docs/defaults.md: signs instead of normals (less
-    variance, a fifteenth of the cost), a mean that forgets, a warm-up of twenty vectors (with one
+    variance, a fraction of the cost), a mean that forgets, a warm-up of twenty vectors (with one
     vector the expected first step is infinite), damping relative to D. `ESGD(params, lr,
     **ALGORITHM_1)` is the paper to the letter, product counts k and all.
 

@@ -1,0 +1,57 @@
+"""What a figure of the paper is: settings, compute, draw, describe, claims."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from equilibrate.paper.progress import Progress
+from equilibrate.paper.records import Data, Store
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Picture
+
+Verdict = Literal["holds", "holds with a correction", "does not hold", "not yet run"]
+Records = Sequence[Data]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One claim judged: ours, what it rests on, and the verdict with its reason."""
+
+    claim: str
+    verdict: Verdict
+    ours: str
+    evidence: str
+    numbers: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Numbers under a figure."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Description:
+    """The text that goes with a figure."""
+
+    caption: str
+    notes: tuple[str, ...] = ()
+    tables: tuple[Table, ...] = ()
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure; computing, drawing and judging meet only in the records."""
+
+    name: str
+    title: str
+    settings: Callable[[bool], Any]  # quick or not
+    units: Callable[[Any], float]  # how much work, for the progress bar
+    compute: Callable[[Any, Store, Progress], Records]
+    draw: Callable[[Any, Records], "Picture"]
+    describe: Callable[[Any, Records], Description]
+    claims: Callable[[Any, Records], list[Judgement]] = lambda settings, records: []

@@ -1,0 +1,60 @@
+"""Progress on stderr: a bar with the time left on a terminal, a line now and then elsewhere."""
+
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import TextIO
+
+_WIDTH = 24
+_LINE_SECONDS = 10.0  # between two lines where there is no terminal to redraw a bar on
+
+
+def clock(seconds: float) -> str:
+    """Return a span of time in minutes and seconds.
+
+    Example:
+        >>> clock(75.4)
+        '1:15'
+    """
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
+
+
+@dataclass
+class Progress:
+    """How far one figure is. What was found on disk counts as done, not towards the speed."""
+
+    label: str
+    total: float
+    stream: TextIO = field(default_factory=lambda: sys.stderr)
+    done: float = 0.0
+    worked: float = 0.0
+    started: float = field(default_factory=time.perf_counter)
+    shown: float = 0.0
+
+    def advance(self, amount: float = 1.0, *, computed: bool = True) -> None:
+        """Count work as done; `computed` is False for what a record already held."""
+        self.done = min(self.total, self.done + amount)
+        self.worked += amount if computed else 0.0
+        self._show()
+
+    def left(self) -> str:
+        """Return the time left at the speed so far; a question mark before any work."""
+        if self.done >= self.total:
+            return "done"
+        if not self.worked:
+            return "? left"
+        spent = time.perf_counter() - self.started
+        return f"{clock(spent / self.worked * (self.total - self.done))} left"
+
+    def _show(self) -> None:
+        now, last = time.perf_counter(), self.done >= self.total
+        terminal = self.stream.isatty()
+        if not terminal and not last and now - self.shown < _LINE_SECONDS:
+            return
+        self.shown = now
+        share = self.done / self.total
+        bar = ("#" * int(share * _WIDTH)).ljust(_WIDTH, ".")
+        spent = clock(now - self.started)
+        text = f"{self.label:14s} [{bar}] {share:4.0%}  {spent} spent, {self.left()}"
+        start, end = ("\r", "  " if not last else "  \n") if terminal else ("", "\n")
+        print(f"{start}{text}", end=end, file=self.stream, flush=True)
