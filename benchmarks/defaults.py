@@ -23,7 +23,6 @@ import torch
 from benchmarks.small_problems import AUTOENCODERS, PROBLEMS
 from benchmarks.stack import Stack
 from equilibrate import ESGD, JacobiSGD
-from equilibrate.optim.damping import mean_scale
 
 Trial = dict[str, Any]
 PARTS = 20
@@ -34,7 +33,7 @@ class OneDamping(ESGD):
 
     def _damping(self, group, parameters):
         fills = super()._damping(group, parameters)[1]
-        return [group["damping"] * mean_scale(self.state)] * len(parameters), fills
+        return [group["damping"] * group["mean_scale"]] * len(parameters), fills
 
 
 METHODS = {

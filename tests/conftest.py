@@ -2,8 +2,13 @@
 
 import pytest
 import torch
+from hypothesis import settings
 
 from tests.cases import CASES, SMALL, Case
+
+# No test asserts a time: a loaded machine may take long over an example.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from tests.optim.watching import same, unchanged
 
 DOUBLE = torch.float64
 BOTH = pytest.mark.parametrize("kind", [ESGD, JacobiSGD])
-UNPROBED = "has a gradient but was never probed"
+UNPROBED = "has a gradient but no probed loss depended on it"
 
 
 def parameter(*values: float) -> nn.Parameter:
@@ -157,19 +157,17 @@ def test_a_parameter_frozen_in_mid_training_keeps_its_place_and_its_diagonal(kin
     assert bool((b != place).all())
 
 
-def test_a_parameter_absent_from_the_probed_loss_waits_for_its_probe():
+def test_a_parameter_absent_so_far_is_warmed_up_by_the_first_probed_loss_that_reaches_it():
     a, b = parameter(1.0, -0.5), parameter(0.3, 0.7)
     optimizer = ESGD([a, b], lr=0.01, probe_every=50, warmup_probes=4)
     train(optimizer, lambda: coupled(a), 1)
     assert not optimizer.probe_due
     start = b.detach().clone()
     with warned(UNPROBED, times=1):
-        train(optimizer, lambda: coupled(a, b), 1)
-        assert same(b, start)
-        assert optimizer.probe_due
-        coupled(a, b).backward()
-        optimizer.step()  # without the probe that is due
-        optimizer.zero_grad()
+        for _ in range(2):  # without a probe
+            coupled(a, b).backward()
+            optimizer.step()
+            optimizer.zero_grad()
     assert same(b, start)
     assert optimizer.probe_due
     older = optimizer.diagonal()[0]
@@ -178,6 +176,32 @@ def test_a_parameter_absent_from_the_probed_loss_waits_for_its_probe():
     assert bool((b != start).all())
     assert same(optimizer.diagonal()[0], older)
     assert not optimizer.probe_due
+
+
+def test_losses_that_take_turns_train_their_own_parameters():
+    a, b = parameter(1.0, -0.5), parameter(0.3, 0.7)
+    optimizer = ESGD([a, b], lr=0.01, probe_every=10, warmup_probes=5)
+    start = [a.detach().clone(), b.detach().clone()]
+    for step in range(40):
+        train(optimizer, lambda own=(a, b)[step % 2]: coupled(own), 1)
+    assert bool((a != start[0]).all())
+    assert bool((b != start[1]).all())
+    assert min(probes(optimizer, a), probes(optimizer, b)) >= 5
+    assert optimizer.param_groups[0]["probe_index"] <= 5 + 5 + 4
+
+
+def test_left_over_zeros_do_not_make_an_unused_parameter_due():
+    a, b = parameter(1.0, -0.5), parameter(0.3, 0.7)
+    optimizer = ESGD([a, b], lr=0.01, probe_every=10, warmup_probes=2)
+    b.grad = torch.zeros_like(b)
+    due = []
+    for _ in range(9):
+        loss = coupled(a)
+        due.append(optimizer.probe(loss))
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=False)
+    assert due == [True] + [False] * 8
 
 
 def frozen(p: nn.Parameter) -> nn.Parameter:

@@ -7,7 +7,7 @@ a backward that autograd cannot see through (a kernel of one's own: its result l
 torch's fused weight norm is differentiated a second time as if the norm were a constant.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -28,6 +28,28 @@ def _nodes(loss: Tensor) -> Iterator[Any]:
             seen.add(node)
             yield node
             waiting += [following for following, _ in node.next_functions]
+
+
+def reached(loss: Tensor, leaves: Iterable[Tensor]) -> list[Tensor]:
+    """Return those of the leaves that the loss depends on."""
+    wanted = list(leaves)
+    found = (
+        {node.variable for node in _nodes(loss) if hasattr(node, "variable")} if wanted else set()
+    )
+    return [leaf for leaf in wanted if leaf in found]
+
+
+@contextmanager
+def without_hooks(parameters: Iterable[Tensor]) -> Iterator[None]:
+    """Set the tensor hooks of parameters aside: they are meant for gradients, not for H v."""
+    kept = [(p, p._backward_hooks) for p in parameters if p._backward_hooks]
+    for parameter, _ in kept:
+        parameter._backward_hooks = None
+    try:
+        yield
+    finally:
+        for parameter, hooks in kept:
+            parameter._backward_hooks = hooks
 
 
 def holds_float16(loss: Tensor) -> bool:

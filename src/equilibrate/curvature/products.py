@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from equilibrate.curvature.graph import refusing_opaque
+from equilibrate.curvature.graph import refusing_opaque, without_hooks
 
 
 class LossHessian:
@@ -36,7 +36,7 @@ class LossHessian:
     def __init__(self, loss: Tensor, parameters: Sequence[Tensor], *, scale: float = 1.0) -> None:
         self.parameters = list(parameters)
         self.scale = scale
-        with torch.enable_grad(), refusing_opaque(loss):
+        with torch.enable_grad(), without_hooks(self.parameters), refusing_opaque(loss):
             gradients = torch.autograd.grad(
                 loss,
                 self.parameters,
@@ -66,14 +66,15 @@ class LossHessian:
         if not self._curved or not inputs:
             return [p.new_zeros(lead + p.shape) for p in inputs]
         # The buffers of the forward pass are shared with the user's own backward: always retained.
-        products = torch.autograd.grad(
-            self._gradients,
-            inputs,
-            grad_outputs=[vectors[i] for i in self._curved],
-            retain_graph=True,
-            allow_unused=True,
-            is_grads_batched=stacked,
-        )
+        with without_hooks(self.parameters):
+            products = torch.autograd.grad(
+                self._gradients,
+                inputs,
+                grad_outputs=[vectors[i] for i in self._curved],
+                retain_graph=True,
+                allow_unused=True,
+                is_grads_batched=stacked,
+            )
         return [
             p.new_zeros(lead + p.shape) if product is None else self._unscaled(product.detach())
             for p, product in zip(inputs, products, strict=True)

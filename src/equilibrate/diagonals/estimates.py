@@ -89,12 +89,12 @@ def _mean(
     if probes < 2:
         raise ValueError(f"probes must be at least 2 to give a standard error, got {probes}")
     like = [p.detach() for p in parameters]
-    mean = [torch.zeros_like(p) for p in like]
-    squares = [torch.zeros_like(p) for p in like]
+    mean = [torch.zeros_like(p, dtype=torch.promote_types(p.dtype, torch.float32)) for p in like]
+    squares = [torch.zeros_like(m) for m in mean]
     for k in range(1, probes + 1):
         vectors = draw(distribution, like, seed=seed, probe=k - 1)
         for m, s, v, hv in zip(mean, squares, vectors, hessian(vectors), strict=True):
-            sample = statistic(v, hv)
+            sample = statistic(v.to(m.dtype), hv.to(m.dtype))
             delta = sample - m
             m += delta / k
             s += delta * (sample - m)

@@ -1,7 +1,7 @@
 """The checks of hyper-parameters and gradients: what is wrong, with its value, and what to do."""
 
 from collections.abc import Callable, Iterable, Sequence
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
 import torch
@@ -21,22 +21,22 @@ def _number(value: Any) -> bool:
 
 
 def _count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
 
 
 def _learning_rate(value: Any) -> bool:
     if isinstance(value, Tensor) and value.numel() == 1:
         return bool(0 <= value < float("inf"))
-    return _positive(value)
+    return _non_negative(value)
 
 
-def _positive(value: Any) -> bool:
+def _non_negative(value: Any) -> bool:
     return _number(value) and 0 <= value < float("inf")
 
 
 _CHECKS: dict[str, Check] = {
     "lr": (_learning_rate, "a finite number or one-element tensor >= 0"),
-    "damping": (_positive, "a finite number >= 0"),
+    "damping": (_non_negative, "a finite number >= 0"),
     "damping_kind": (lambda v: v in DAMPING_KINDS, f"one of {DAMPING_KINDS}"),
     "decay": (
         lambda v: v is None or (_number(v) and 0 < v < 1),
@@ -47,7 +47,7 @@ _CHECKS: dict[str, Check] = {
     "distribution": (lambda v: v in DISTRIBUTIONS, f"one of {DISTRIBUTIONS}"),
     "momentum": (lambda v: _number(v) and 0 <= v < 1, "a number in [0, 1)"),
     "nesterov": (lambda v: isinstance(v, bool), "True or False"),
-    "weight_decay": (_positive, "a finite number >= 0"),
+    "weight_decay": (_non_negative, "a finite number >= 0"),
     "maximize": (lambda v: isinstance(v, bool), "True or False"),
     "foreach": (lambda v: v in (None, True, False), "None, True or False"),
     "seed": (lambda v: isinstance(v, int) and abs(v) < 2**63, "a whole number below 2^63"),
@@ -130,3 +130,21 @@ def _same(first: Sequence[Tensor | None], second: Sequence[Tensor | None]) -> bo
         a is b or (a is not None and b is not None and torch.equal(a, b))
         for a, b in zip(first, second, strict=True)
     )
+
+
+def check_loaded(given: dict[str, Any], defaults: dict[str, Any]) -> None:
+    """Raise ValueError for a state that another optimizer has saved, before anything is loaded."""
+    states = [state for state in given["state"].values() if isinstance(state, dict) and state]
+    kinds = {group.get("kind", defaults["kind"]) for group in given["param_groups"]}
+    if kinds != {defaults["kind"]}:
+        raise ValueError(
+            f"This state holds the diagonal '{kinds.pop()}', but this optimizer keeps "
+            f"'{defaults['kind']}'. Load it into the optimizer class that saved it."
+        )
+    if any("step" in state and "probes" not in state for state in states):
+        raise ValueError(
+            "This state was saved by an optimizer that does not measure curvature. Start with a "
+            "new state: the first probe measures the diagonal."
+        )
+    for group in given["param_groups"]:
+        check_group(defaults | group)

@@ -8,7 +8,7 @@ generator, a data loader advanced inside the closure) cannot be put back: draw t
 the closure.
 """
 
-import warnings
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from equilibrate.curvature.differences import parameter_size, relative_step
 from equilibrate.optim.state import all_finite
+from equilibrate.optim.warn import warn_user
 
 Closure = Callable[[], float]
 
@@ -139,7 +140,7 @@ class ClosureHessian:
         self._start = start
         self._earlier = earlier
         self._point = [p.detach().clone() for p in parameters]
-        self._gradients = [p.grad for p in parameters]
+        self._gradients = [None if p.grad is None else p.grad.detach().clone() for p in parameters]
         self._size = parameter_size(parameters)
         self.relative = relative
         self.present = [True] * len(parameters)
@@ -175,7 +176,8 @@ class ClosureHessian:
         set_random_state(self._start)
         with torch.enable_grad():
             self._closure()
-        return [None if p.grad is None else p.grad.detach() for p in self._parameters]
+        # Copies: a closure, or DDP, may write every gradient into the same buffer.
+        return [None if p.grad is None else p.grad.detach().clone() for p in self._parameters]
 
     def _choose(self, vectors: Sequence[Tensor]) -> float:
         """Return the finest step at which the products at e and 2 e agree, else the best."""
@@ -192,14 +194,15 @@ class ClosureHessian:
         best = min(differences, key=lambda step: differences[step])
         if not differences[best] < _NOISE:
             raise RuntimeError(_ONLY_NOISE)
-        warnings.warn(_DEPENDS_ON_THE_STEP.format(differences[best]), stacklevel=8)
+        warn_user(_DEPENDS_ON_THE_STEP.format(differences[best]))
         return best
 
     def _disagreement(self, vectors: Sequence[Tensor], relative: float) -> float:
         """Return how far the product changes, relatively, when the step is doubled."""
         one, two = self._product(vectors, relative), self._product(vectors, 2 * relative)
         change = _norm([a - b for a, b in zip(one, two, strict=True)])
-        return change / _norm(two) if change else 0.0
+        size = _norm(two)
+        return change / size if size else math.inf if change else 0.0
 
     def _require_repeatable(self, vectors: Sequence[Tensor]) -> None:
         """Raise where the closure gives another gradient at the same point."""

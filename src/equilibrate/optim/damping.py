@@ -4,15 +4,21 @@ Absolute damping is the paper's: the number itself, so an element without curvat
 g / damping. Relative damping is a share of the mean diagonal of the element's own tensor: scaling
 the loss scales both alike. An element whose curvature was never seen non-zero (a dead unit, a row
 of an embedding not met yet, a parameter in which the loss is linear) then takes that mean for its
-own, or, where its whole tensor is unseen, the mean over all tensors: it moves as its neighbours do.
+own, or, where its whole tensor shows no more than rounding noise, the mean over all tensors: it
+moves as its neighbours do.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from equilibrate.optim.state import State
+
+# A tensor whose mean diagonal is below this many roundings of the mean over all tensors shows the
+# rounding noise of the products and no curvature of its own: a bias before a normalisation, say.
+_ROUNDINGS = 32
 
 
 def damping_and_fill(
@@ -21,13 +27,20 @@ def damping_and_fill(
     """Return, for each tensor, what is added to D and what replaces D where it is zero."""
     if group["damping_kind"] == "absolute":
         return [group["damping"]] * len(parameters), [0.0] * len(parameters)
-    scales = [states[p]["scale"] or mean_scale(states) for p in parameters]
-    fills = [s if states[p]["unseen"] else 0.0 for p, s in zip(parameters, scales, strict=True)]
-    return [group["damping"] * s for s in scales], fills
+    pairs = [_relative(group["damping"], group["mean_scale"], states[p]) for p in parameters]
+    return [damping for damping, _ in pairs], [fill for _, fill in pairs]
+
+
+def _relative(share: float, mean: float, state: State) -> tuple[float, float]:
+    """Return damping and fill of one tensor, from its own mean diagonal if that is above noise."""
+    own, noise = state["scale"], _ROUNDINGS * torch.finfo(state["diagonal"].dtype).eps * mean
+    if own > noise:
+        return share * own, own if state["unseen"] else 0.0
+    return share * mean + mean, 0.0
 
 
 def mean_scale(states: Mapping[Tensor, State]) -> float:
     """Return the mean diagonal over all elements whose curvature was ever seen; zero if none."""
-    seen = {p: p.numel() - state["unseen"] for p, state in states.items() if isinstance(p, Tensor)}
+    seen = {p: p.numel() - state["unseen"] for p, state in states.items()}
     total = sum(states[p]["scale"] * count for p, count in seen.items())
     return float(total / max(1, sum(seen.values())))

@@ -4,30 +4,35 @@ Everything that must survive lives in `param_groups` and `state`, so torch's own
 it all. A pending product belongs to an iteration, like a gradient, and is not kept.
 """
 
-import warnings
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from equilibrate.optim.arguments import check_group, check_parameters
+from equilibrate.optim.arguments import check_group, check_loaded, check_parameters
 from equilibrate.optim.pending import Pending
 from equilibrate.optim.state import restore
+from equilibrate.optim.warn import warn_user
 
 
 class Keeping(Optimizer):
     """An optimizer whose state keeps its own precision, and whose groups are checked."""
 
+    _process_group: Any
     _pending: Pending
     _measuring: bool
     _warned: set[str]
+    _losses: int  # probe calls since the last step
+    _warmed: list[Tensor]  # parameters warmed up since the last step
+    _noted: list[tuple[int, int]]  # the gradients at the last probe
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load as torch does, but keep the diagonal in the precision it was saved in."""
         loaded: dict[str, Any] = {}
 
         def note(_: Any, given: dict[str, Any]) -> None:
+            check_loaded(given, self.defaults)
             loaded.update(given)
 
         # Registered last, so that it sees what other hooks have made of the state.
@@ -43,6 +48,11 @@ class Keeping(Optimizer):
         finally:
             for handle in handles:
                 handle.remove()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled and copied; of the ranks only that they are independent."""
+        kept: dict[str, Any] = super().__getstate__()
+        return kept | {"_process_group": False if self._process_group is False else None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Rebuild what is not saved, after unpickling, copying or loading."""
@@ -66,12 +76,16 @@ class Keeping(Optimizer):
         except ValueError:
             self.param_groups.pop()
             raise
-        self.param_groups[-1]["probe_index"] = self.param_groups[0]["probe_index"]
+        for name in ("probe_index", "mean_scale"):
+            self.param_groups[-1][name] = self.param_groups[0][name]
+        for group in self.param_groups:
+            group["difference_step"] = None  # a coarser dtype may have joined
 
     def _forget_volatile(self) -> None:
         """Start without pending product: like a gradient it belongs to an iteration alone."""
         self._pending = Pending()
         self._measuring = False
+        self._losses, self._warmed, self._noted = 0, [], []
         self._warned: set[str] = set()
 
     def _all(self) -> list[Tensor]:
@@ -80,4 +94,4 @@ class Keeping(Optimizer):
     def _warn_once(self, text: str) -> None:
         if text not in self._warned:
             self._warned.add(text)
-            warnings.warn(text, stacklevel=4)
+            warn_user(text)

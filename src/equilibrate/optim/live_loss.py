@@ -69,9 +69,7 @@ class LiveLoss:
     def __call__(self, vectors: Sequence[Tensor], wanted: Sequence[int]) -> list[Tensor]:
         """Return the rows of H v at the wanted positions, at the largest scale that is finite."""
         products = self._multiply(vectors, wanted)
-        for scale in self._scales:
-            if all_finite(products):
-                break
+        while not all_finite(products) and (scale := next(self._scales, None)):
             self._hessian = self._differentiate(scale)
             products = self._multiply(vectors, wanted)
         return products

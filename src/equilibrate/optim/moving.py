@@ -47,6 +47,8 @@ class CurvatureOptimizer(Measuring):
             "steps_since_probe": 0,
             "dropped_probes": 0,  # products that were not finite
             "difference_step": None,  # chosen at the first probe by closure
+            "mean_scale": 0.0,  # mean diagonal over all that was seen
+            "kind": self._kind.__name__.rpartition(".")[2],
         }
         super().__init__(params, defaults | bookkeeping)
 
@@ -76,17 +78,6 @@ class CurvatureOptimizer(Measuring):
             group["steps_since_probe"] += 1
         return loss
 
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        """Reset the gradients, and with them a pending product whose backward has already been run.
-
-        So an iteration given up after its backward leaves nothing behind, while `probe`,
-        `zero_grad`, `backward`, `step` (the order of some trainers) keeps what was measured.
-        """
-        if self._pending.backward_since(self._all()):
-            self._pending = Pending()
-        super().zero_grad(set_to_none)
-        self._pending.note(self._all())  # the zeroing itself is no backward
-
     def _evaluate(self, closure: Closure) -> float:
         """Run the closure; when a probe is due and none arrives inside, measure by differences."""
         with torch.enable_grad():
@@ -96,13 +87,20 @@ class CurvatureOptimizer(Measuring):
             start = random_state(parameters)
             earlier = [None if p.grad is None else p.grad.detach().clone() for p in parameters]
             loss = closure()
-            if not self._pending and self.probe_due:
+            fresh = [p for p in self._unmeasured() if self._depends_on(p)]
+            if not self._pending and (fresh or any(map(self._scheduled, self.param_groups))):
                 with undone_on_error(parameters, earlier, start):
-                    self._measure_by_differences(closure, start, earlier)
+                    self._measure_by_differences(closure, fresh, start, earlier)
         return loss
 
+    def _depends_on(self, parameter: Tensor) -> bool:
+        """Tell whether what was backpropagated depends on a parameter; zeros may be left over."""
+        if parameter.grad is None:
+            return False
+        return not self.state.get(parameter, {}).get("absent") or bool(parameter.grad.any())
+
     def _measure_by_differences(
-        self, closure: Closure, start: Any, earlier: list[Tensor | None]
+        self, closure: Closure, fresh: list[Tensor], start: Any, earlier: list[Tensor | None]
     ) -> None:
         """Measure around the present point, and leave no trace but the measurement."""
         parameters = self._trainable()
@@ -116,7 +114,7 @@ class CurvatureOptimizer(Measuring):
         self._measuring = True
         try:
             with put_back(parameters):
-                self._measure(hessian)
+                self._measure(hessian, fresh)
         finally:
             self._measuring = False
         for group in self.param_groups:
@@ -128,6 +126,7 @@ class CurvatureOptimizer(Measuring):
         if found_inf is None or not bool(found_inf):
             return False
         self._pending = Pending()
+        self._complete_warm_up()
         return True
 
     def _unscale(self, moving: list[Tensor]) -> None:
@@ -157,7 +156,7 @@ class CurvatureOptimizer(Measuring):
 
     def _require_curvature(self, moving: list[Tensor], tried: bool) -> None:
         """Raise before the first probe; warn once of a probe forgotten later."""
-        if moving and not any(self.state[p]["probes"] for p in self._all() if p in self.state):
+        if moving and not any(map(self._probes, self._all())):
             dropped = self.param_groups[0]["dropped_probes"]
             raise RuntimeError(_NO_FINITE_CURVATURE if dropped else _NO_CURVATURE)
         if moving and not tried and any(map(self._scheduled, self.param_groups)):
@@ -171,13 +170,13 @@ class CurvatureOptimizer(Measuring):
         """Return the parameters with a gradient and a diagonal; the others wait for their probe."""
         with_gradient = [p for p in group["params"] if p.grad is not None]
         for parameter in with_gradient:
-            if parameter in self.state and self.state[parameter]["probes"] == 0:
-                self.state[parameter]["absent"] = False  # fresh again: due at the next step
-        movable = [p for p in with_gradient if p in self.state and self.state[p]["probes"]]
-        if len(movable) < len(with_gradient):
+            if parameter in self.state and self._probes(parameter) == 0:
+                self.state[parameter]["absent"] = not self._depends_on(parameter)
+        movable = [p for p in with_gradient if self._probes(p)]
+        if any(self._depends_on(p) for p in with_gradient if not self._probes(p)):
             self._warn_once(
-                "A parameter has a gradient but was never probed, so it does not move yet. It "
-                "will be measured by the next optimizer.probe(loss)."
+                "A parameter has a gradient but no probed loss depended on it, so it does not "
+                "move. Call optimizer.probe(loss) on every loss before it is backpropagated."
             )
         return movable
 

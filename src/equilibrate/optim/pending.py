@@ -19,18 +19,12 @@ class Pending:
         self.asked: dict[Tensor, None] = {}  # an ordered set: all that were measured, absent or not
         self.vectors: list[Tensor | None] | None = None  # of `observe`, one set for the whole step
         self.versions: list[int | None] = []  # of the vectors: a user may draw into them anew
-        self._gradients: list[tuple[int, int]] = []
 
     def __bool__(self) -> bool:
         """Tell whether anything waits to be folded."""
         return bool(self.asked)
 
-    def add(
-        self,
-        parameters: Iterable[Tensor],
-        contributions: Sequence[Tensor | None],
-        everyone: Iterable[Tensor],
-    ) -> None:
+    def add(self, parameters: Iterable[Tensor], contributions: Sequence[Tensor | None]) -> None:
         """Add one loss's contributions; None where the loss does not depend on the parameter."""
         for parameter, contribution in zip(parameters, contributions, strict=True):
             self.asked[parameter] = None
@@ -39,17 +33,3 @@ class Pending:
             contribution = contribution.to(wide(contribution.dtype))
             before = self.sums.get(parameter)
             self.sums[parameter] = contribution if before is None else before + contribution
-        self.note(everyone)
-
-    def note(self, everyone: Iterable[Tensor]) -> None:
-        """Take the gradients as they are now for those of before the backward."""
-        self._gradients = _versions(everyone)
-
-    def backward_since(self, everyone: Iterable[Tensor]) -> bool:
-        """Tell whether gradients have changed since the last contribution."""
-        return bool(self) and self._gradients != _versions(everyone)
-
-
-def _versions(parameters: Iterable[Tensor]) -> list[tuple[int, int]]:
-    """Return what identifies the present content of every gradient."""
-    return [(0, 0) if p.grad is None else (id(p.grad), p.grad._version) for p in parameters]

@@ -1,0 +1,134 @@
+"""From contributions to the diagonal: what is pending, what is folded, what is dropped."""
+
+from collections.abc import Iterable, Mapping
+from types import ModuleType
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from equilibrate.optim.damping import mean_scale
+from equilibrate.optim.keeping import Keeping
+from equilibrate.optim.pending import Pending
+from equilibrate.optim.state import State, all_finite, allocate, fold, zeros_like
+from equilibrate.optim.warn import warn_user
+
+
+class Folding(Keeping):
+    """An optimizer that keeps a diagonal of the Hessian; `_kind` says which one."""
+
+    _kind: ClassVar[ModuleType]
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Reset the gradients, and with them a pending product whose backward has already been run.
+
+        So an iteration given up after its backward leaves nothing behind, while `probe`,
+        `zero_grad`, `backward`, `step` (the order of some trainers) keeps what was measured.
+        """
+        if (self._pending or self._warmed) and self._noted != self._gradient_versions():
+            self._pending = Pending()
+            self._complete_warm_up()
+        super().zero_grad(set_to_none)
+        self._note_gradients()  # the zeroing itself is no backward
+
+    def diagonal(self) -> list[Tensor]:
+        """Return the present diagonal, undamped: one copied tensor per parameter, in order.
+
+        It is zero where no curvature was ever seen.
+        """
+        return [
+            self._kind.magnitude(self.state[p]["diagonal"]).clone()
+            if p in self.state
+            else zeros_like(p)
+            for p in self._all()
+        ]
+
+    def unseen_share(self) -> float:
+        """Return the share of elements whose curvature was never seen non-zero."""
+        parameters = self._all()
+        unseen = sum(self.state[p]["unseen"] if p in self.state else p.numel() for p in parameters)
+        return float(unseen / max(1, sum(p.numel() for p in parameters)))
+
+    def _trainable(self) -> list[Tensor]:
+        return [p for p in self._all() if p.requires_grad]
+
+    def _unmeasured(self) -> list[Tensor]:
+        """Return the trainable parameters that were never measured."""
+        return [p for p in self._trainable() if not self.state.get(p, {}).get("probes")]
+
+    def _probes(self, parameter: Tensor) -> int:
+        return int(self.state.get(parameter, {}).get("probes", 0))
+
+    def _fold(self, contributions: Mapping[Tensor, Tensor], asked: Iterable[Tensor] = ()) -> bool:
+        """Fold one vector's contributions, or drop them whole where any is not finite."""
+        for group in self.param_groups:
+            group["probe_index"] += 1
+        if not all_finite(list(contributions.values())):
+            self._drop()
+            return False
+        for p in [*contributions, *asked]:
+            self._allocated(p)["absent"] = self._probes(p) == 0
+        groups = self._groups()
+        decays = {p: groups[p]["decay"] for p in contributions}
+        fold(self._kind, contributions, self.state, decays)
+        self._renew_mean()
+        return True
+
+    def _allocated(self, parameter: Tensor) -> State:
+        """Return the state of a parameter, made on first use."""
+        if parameter not in self.state:
+            self.state[parameter] = allocate(parameter, self._groups()[parameter]["momentum"])
+        state: State = self.state[parameter]
+        return state
+
+    def _groups(self) -> dict[Tensor, dict[str, Any]]:
+        """Return the group of every parameter."""
+        return {p: group for group in self.param_groups for p in group["params"]}
+
+    def _drop(self) -> None:
+        """Count a product that was not finite, and say so."""
+        for group in self.param_groups:
+            group["dropped_probes"] += 1
+        warn_user(
+            "A curvature product was not finite and was dropped; the diagonal is unchanged (see "
+            "param_groups[0]['dropped_probes']). If the loss is finite, the second derivative "
+            "overflows: lower the learning rate or look for a division by zero.",
+        )
+
+    def _fold_pending(self) -> None:
+        """Fold what this step's losses have contributed; a dropped product leaves the probe due."""
+        pending, self._pending = self._pending, Pending()
+        if pending and self._fold(pending.sums, pending.asked):
+            for group in self.param_groups:
+                trainable = [p for p in group["params"] if p.requires_grad]
+                if trainable and all(p in pending.asked for p in trainable):
+                    group["steps_since_probe"] = 0
+        self._complete_warm_up()
+
+    def _complete_warm_up(self) -> None:
+        """Make a warm-up on the first of several micro-batches stand for all of them.
+
+        Their losses add up to n times the first, whether or not each was divided by n, and so do
+        their Hessians.
+        """
+        losses, warmed, self._losses, self._warmed = self._losses, self._warmed, 0, []
+        for parameter in warmed if losses > 1 else []:
+            if self._probes(parameter):
+                self.state[parameter]["diagonal"].mul_(losses)
+                self.state[parameter]["scale"] *= losses
+        if warmed and losses > 1:
+            self._renew_mean()
+
+    def _renew_mean(self) -> None:
+        """Note the mean diagonal over all that was seen, which damping falls back on."""
+        mean = mean_scale({p: self.state[p] for p in self._all() if p in self.state})
+        for group in self.param_groups:
+            group["mean_scale"] = mean
+
+    def _note_gradients(self) -> None:
+        """Remember the gradients as they are, while it matters whether a backward follows."""
+        if self._pending or self._warmed:
+            self._noted = self._gradient_versions()
+
+    def _gradient_versions(self) -> list[tuple[int, int]]:
+        """Return what identifies the present content of every gradient."""
+        return [(0, 0) if p.grad is None else (id(p.grad), p.grad._version) for p in self._all()]
