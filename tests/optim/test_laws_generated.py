@@ -63,7 +63,7 @@ def setups(draw):
         "seed": draw(st.integers(0, 1000)),
     }
     groups = draw(st.lists(st.fixed_dictionaries({"probe_every": st.integers(1, 3)}), max_size=2))
-    return Setting(optimizer, options | {"lr": 0.002}, tuple(groups))
+    return Setting(optimizer, options | {"lr": 0.05}, tuple(groups))
 
 
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)

@@ -49,11 +49,13 @@ def difference_product(
     vectors: Sequence[Tensor],
     *,
     step: float | None = None,
+    stacked: bool = False,
 ) -> list[Tensor]:
     """Return H v from two gradients, at theta + e v and at theta - e v.
 
     `gradient` maps a list of parameters to the list of their gradients. `step` is e; None chooses
-    it by the dtype as derived at the top of this module.
+    it by the dtype as derived at the top of this module. With `stacked` every vector has one more,
+    leading, dimension; its rows are multiplied one after the other.
 
     Example:
         >>> w = torch.tensor([1.0, 2.0], dtype=torch.float64)
@@ -61,9 +63,16 @@ def difference_product(
         >>> found[0].round(decimals=6)
         tensor([ 6., 12.], dtype=torch.float64)
     """
+    eps = default_step(parameters) if step is None else step
+    if stacked:
+        rows = [
+            difference_product(gradient, parameters, row, step=eps)
+            for row in zip(*vectors, strict=True)
+        ]
+        return [torch.stack(parts) for parts in zip(*rows, strict=True)]
     with torch.no_grad():
-        eps = default_step(parameters) if step is None else step
         ahead = [p + eps * v for p, v in zip(parameters, vectors, strict=True)]
         behind = [p - eps * v for p, v in zip(parameters, vectors, strict=True)]
-    pairs = zip(gradient(ahead), gradient(behind), strict=True)
-    return [(a.detach() - b.detach()) / (2 * eps) for a, b in pairs]
+    # A copy: the function may hand out the same buffers each time.
+    first = [g.detach().clone() for g in gradient(ahead)]
+    return [(a - b.detach()) / (2 * eps) for a, b in zip(first, gradient(behind), strict=True)]
