@@ -62,7 +62,9 @@ class CurvatureOptimizer(Measuring):
         """Fold the pending product into the diagonal, then move the parameters (Algorithm 1).
 
         With a closure (zero_grad, backward, return loss) the curvature is measured by differences
-        of gradients when due, unless the closure calls `probe` itself.
+        of gradients when due, unless the closure calls `probe` itself. A probing step runs the
+        closure twice more, the very first one twice for each warm-up vector; gradients of
+        parameters that belong to other optimizers are those of the last run, so step them first.
         """
         loss = None if closure is None else self._evaluate(closure)
         moving = [p for p in self._all() if p.grad is not None]
