@@ -28,6 +28,12 @@ def transformed(matrix: Tensor, preconditioner: Tensor) -> Tensor:
     if preconditioner.ndim == matrix.ndim:
         root = inverse_root(preconditioner)
         return root @ matrix @ root
+    if preconditioner.ndim != matrix.ndim - 1:
+        shapes = tuple(preconditioner.shape), tuple(matrix.shape)
+        raise ValueError(
+            "preconditioner must have as many dimensions as the matrix, or one fewer for a "
+            f"diagonal, got shapes {shapes[0]} and {shapes[1]}: expand one of them"
+        )
     checks.length(preconditioner, matrix, "preconditioner")
     checks.positive(preconditioner, "preconditioner")
     root = preconditioner.rsqrt()
