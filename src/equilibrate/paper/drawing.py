@@ -1,4 +1,4 @@
-"""How figures look: Okabe and Ito's colours, no needless lines; matplotlib is imported here alone."""
+"""How figures look: Okabe and Ito's colours, few lines; matplotlib is imported here alone."""
 
 import importlib.util
 from pathlib import Path
@@ -12,7 +12,7 @@ BLACK, GREY = "#000000", "#999999"
 ORANGE, SKY, GREEN, YELLOW = "#E69F00", "#56B4E9", "#009E73", "#F0E442"
 BLUE, VERMILION, PURPLE = "#0072B2", "#D55E00", "#CC79A7"
 
-STYLE = {
+STYLE: Any = {
     "font.size": 10,
     "axes.titlesize": 10.5,
     "axes.titlelocation": "left",
@@ -53,6 +53,8 @@ def save(picture: "Picture", stem: Path) -> dict[str, Path]:
     """Write a figure as SVG, PDF and PNG; return the paths by kind."""
     paths = {kind: stem.with_name(f"{stem.name}.{kind}") for kind in ("svg", "pdf", "png")}
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
+    picture.draw_without_rendering()  # lays out once, for all three
+    picture.set_layout_engine("none")
     for kind, path in paths.items():
         picture.savefig(path, dpi=150, metadata=undated[kind])
     return paths

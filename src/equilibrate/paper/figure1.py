@@ -6,6 +6,7 @@ learning rate, a fixed share of the largest one that does not diverge, 2 / (larg
 """
 
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -29,7 +30,7 @@ class Settings:
     curvatures: tuple[float, float] = (20.0, -0.8)
     degrees: float = 8.0  # of the axes: H is not diagonal
     start: tuple[float, float] = (1.0, 0.1)  # along the axes of positive and negative curvature
-    share: float = 0.85  # of the largest learning rate that does not diverge
+    share: float = 0.92  # of the largest learning rate that does not diverge
     newton_rate: float = 0.5  # below one, so that the path can be seen
     level: float = -1.0  # escaped: the first step with f below it
     steps: int = 400
@@ -56,7 +57,8 @@ def _descents(settings: Settings) -> dict[str, tuple[Tensor, Tensor, float]]:
 def _start(settings: Settings) -> Tensor:
     axes = torch.linalg.eigh(saddle.rotated(settings.curvatures, settings.degrees))[1]
     along = torch.tensor(settings.start, dtype=torch.float64)
-    return along[0] * axes[:, 1] + along[1] * axes[:, 0] * torch.sign(axes[1, 0])
+    start: Tensor = along[0] * axes[:, 1] + along[1] * axes[:, 0] * torch.sign(axes[1, 0])
+    return start
 
 
 def _path(settings: Settings, matrix: Tensor, scale: Tensor, rate: float) -> Data:
@@ -146,7 +148,7 @@ def claims(settings: Settings, records: Records) -> list[Judgement]:
 
 def _newton_claim(settings: Settings, data: dict[str, Any]) -> Judgement:
     distances = data["distances"]
-    nearer = all(b < a for a, b in zip(distances, distances[1:], strict=False))
+    nearer = all(b < a for a, b in pairwise(distances))
     holds = nearer and data["one_full_step"] < 1e-6 and min(data["values"]) >= settings.level
     return Judgement(
         "T3",

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from equilibrate.paper import saddle
-from equilibrate.paper.drawing import BLACK, BLUE, GREY, VERMILION, axes
+from equilibrate.paper.drawing import BLACK, BLUE, GREY, SKY, VERMILION, axes
 from equilibrate.paper.records import Data
 
 if TYPE_CHECKING:
@@ -38,11 +38,13 @@ def _panel(axis: Any, data: Data, newton: Tensor, level: float) -> None:
     matrix = torch.tensor(data["hessian"], dtype=torch.float64)
     path = torch.tensor(data["path"], dtype=torch.float64)
     _contours(axis, matrix, *_window(torch.cat([path, newton])), level)
-    axis.plot(path[:, 0], path[:, 1], "-o", color=VERMILION, lw=1.4, ms=3.2,
+    axis.plot(*path.T.tolist(), "-o", color=VERMILION, lw=1.4, ms=3.2,
               label="gradient descent")  # fmt: skip
-    axis.plot(newton[:, 0], newton[:, 1], "--s", color=BLUE, lw=1.4, ms=3.2,
+    axis.plot(*newton.T.tolist(), "--s", color=BLUE, lw=1.4, ms=3.2,
               label="Newton, half steps")  # fmt: skip
-    axis.plot(*path[0], "D", color=BLACK, mfc="white", ms=7, label="start", zorder=5)
+    axis.plot(
+        *path[0].tolist(), "D", color=BLACK, mfc="white", ms=7, label="start", ls="none", zorder=5
+    )
     axis.plot(0, 0, "o", color=BLACK, ms=7, label="saddle", zorder=6, ls="none")
 
 
@@ -58,8 +60,8 @@ def _contours(axis: Any, matrix: Tensor, low: Tensor, high: Tensor, level: float
     across = torch.linspace(0, 1, 241, dtype=torch.float64)
     first, second = (low[i] + across * (high[i] - low[i]) for i in range(2))
     grid = torch.stack(torch.meshgrid(first, second, indexing="xy"), -1)
-    values = saddle.value(matrix, grid)
-    axis.contour(first, second, values, _LEVELS, colors=GREY, linewidths=0.7,
-                 negative_linestyles="solid")  # fmt: skip
-    axis.contourf(first, second, values, [-1e9, level], colors=["#56B4E9"], alpha=0.22)
-    axis.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal")
+    drawn = (first.tolist(), second.tolist(), saddle.value(matrix, grid).tolist())
+    axis.contour(*drawn, _LEVELS, colors=GREY, linewidths=0.7, negative_linestyles="solid")
+    axis.contourf(*drawn, [-1e9, level], colors=[SKY], alpha=0.22)
+    (left, bottom), (right, top) = low.tolist(), high.tolist()
+    axis.set(xlim=(left, right), ylim=(bottom, top), aspect="equal")

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 SIZES: dict[str, tuple[Size, Size]] = {
     "main": (Size(0, 100, 3, 1000), Size(100, 8, 3, 1000)),
     "small": (Size(0, 20, 2, 1000), Size(100, 2, 2, 1000)),
-    "large": (Size(0, 100, 10, 4000), Size(100, 8, 10, 4000)),
+    "few samples": (Size(0, 100, 3, 300), Size(100, 8, 3, 300)),
     "every class": (Size(0, 100, 3, 1000, True), Size(100, 8, 3, 1000, True)),
+    "large": (Size(0, 100, 10, 2000), Size(100, 8, 10, 2000)),
 }
 
 
@@ -37,8 +38,8 @@ class Settings:
 
     sizes: tuple[str, ...] = tuple(SIZES)
     problems: int = 100
-    other_problems: int = 100  # of each size that is not the main one
-    chunk: int = 5  # problems in one record
+    other_problems: int = 30  # of each size that is not the main one
+    chunk: int = 4  # problems in one record
     hidden: int | None = None  # another number of hidden units, for tests
     seed: int = 0
     version: int = 1
@@ -74,14 +75,32 @@ def work(chunk: Chunk) -> float:
     return chunk.problems * float(chunk.size.parameters + 100) ** 3
 
 
-def extreme_ratio(values: Tensor, null_directions: int = 0) -> float:
-    """Return largest over smallest |eigenvalue|, an exact null space of known dimension left out.
+def without_null(values: Tensor, null_directions: int) -> Tensor:
+    """Return eigenvalues by size, an exact null space of known dimension left out.
 
     D^-1/2 H D^-1/2 has a null space of the same dimension as H, so as many are left out after
     preconditioning as before.
     """
-    sizes = values.abs().sort().values[null_directions:]
+    return values[values.abs().argsort()][null_directions:]
+
+
+def extreme_ratio(values: Tensor, null_directions: int = 0) -> float:
+    """Return largest over smallest |eigenvalue|, those of the null space left out."""
+    sizes = without_null(values, null_directions).abs()
     return float(sizes[-1] / sizes[0])
+
+
+def _row_column(matrix: Tensor) -> Tensor:
+    """Return the row-column diagonal, to the best tolerance that a thousand rounds reach.
+
+    With two inputs some hidden units are nearly the same function, and the iteration is slow.
+    """
+    for tolerance in (1e-6, 1e-3):
+        try:
+            return row_column(matrix, tolerance=tolerance)
+        except RuntimeError:
+            continue
+    return row_column(matrix, tolerance=1e-2)
 
 
 def measure(size: Size, seed: int) -> Data:
@@ -92,7 +111,7 @@ def measure(size: Size, seed: int) -> Data:
         "jacobi": jacobi(matrix),
         "equilibration": equilibration(matrix),
         "gauss_newton": jacobi(gauss_newton),
-        "row_column": row_column(matrix, tolerance=1e-6),
+        "row_column": _row_column(matrix),
     }
     after = {name: transformed(matrix, d) for name, d in preconditioners.items()}
     if not size.null_directions:  # |H| has no inverse where H has none
@@ -104,7 +123,7 @@ def measure(size: Size, seed: int) -> Data:
         "seed": seed,
         "before": before,
         "after": {"absolute": 1.0, **found},
-        "negative": float((values < 0).sum()) / (size.parameters - drop),
+        "negative": float((without_null(values, drop) < 0).double().mean()),
         # Smaller ones than this are lost in the rounding of the largest.
         "resolved": before * size.parameters * torch.finfo(torch.float64).eps < 1,
     }
@@ -139,7 +158,7 @@ def claims(settings: Settings, records: Records) -> list[Judgement]:
 
 
 def _settings(quick: bool) -> Settings:
-    return Settings(problems=20, other_problems=5) if quick else Settings()
+    return Settings(problems=15, other_problems=4) if quick else Settings()
 
 
 FIGURE = Figure(

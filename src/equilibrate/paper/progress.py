@@ -25,7 +25,7 @@ class Progress:
 
     label: str
     total: float
-    stream: TextIO = field(default_factory=lambda: sys.stderr)
+    stream: TextIO | None = field(default_factory=lambda: sys.stderr)  # None: silent
     done: float = 0.0
     worked: float = 0.0
     started: float = field(default_factory=time.perf_counter)
@@ -47,6 +47,8 @@ class Progress:
         return f"{clock(spent / self.worked * (self.total - self.done))} left"
 
     def _show(self) -> None:
+        if self.stream is None:
+            return
         now, last = time.perf_counter(), self.done >= self.total
         terminal = self.stream.isatty()
         if not terminal and not last and now - self.shown < _LINE_SECONDS:
@@ -55,6 +57,6 @@ class Progress:
         share = self.done / self.total
         bar = ("#" * int(share * _WIDTH)).ljust(_WIDTH, ".")
         spent = clock(now - self.started)
-        text = f"{self.label:14s} [{bar}] {share:4.0%}  {spent} spent, {self.left()}"
+        text = f"{self.label:22s} [{bar}] {share:4.0%}  {spent} spent, {self.left()}"
         start, end = ("\r", "  " if not last else "  \n") if terminal else ("", "\n")
         print(f"{start}{text}", end=end, file=self.stream, flush=True)

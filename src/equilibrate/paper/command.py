@@ -1,0 +1,79 @@
+"""The command `equilibrate paper`: arguments, signals, exit status."""
+
+import argparse
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+from equilibrate.paper.drawing import MissingExtra
+from equilibrate.paper.figures import FIGURES
+from equilibrate.paper.progress import clock
+from equilibrate.paper.run import run
+
+DESCRIPTION = """\
+Compute the paper's figures, judge its claims, and write one HTML report beside the figures
+(SVG, PDF, PNG) and the claims table (JSON). What is computed is recorded as it is computed:
+stop it at any time, run the same command again, and it goes on where it was. A second run
+with all records only draws.
+"""
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, made to unwind like Ctrl-C."""
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    raise _Terminated
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command to a parser."""
+    parser.add_argument(
+        "figures",
+        nargs="*",
+        metavar="FIGURE",
+        help=f"{', '.join(FIGURES)}; all where none is named",
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer problems, shorter training: minutes, two cores"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("out"), metavar="DIR",
+        help="folder of the report, the figures and the records (default: out)",
+    )  # fmt: skip
+
+
+def execute(arguments: argparse.Namespace, command: str) -> int:
+    """Run the command; return its exit status. Ctrl-C gives 130, SIGTERM 143."""
+    unknown = [name for name in arguments.figures if name not in FIGURES]
+    if unknown:
+        print(f"no figure {unknown[0]!r}; there are {', '.join(FIGURES)}", file=sys.stderr)
+        return 2
+    started = time.perf_counter()
+    earlier = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        path = run(arguments.figures, arguments.out, quick=arguments.quick, command=command)
+    except (MissingExtra, OSError) as error:
+        print(f"\n{error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt as stop:
+        print("\nstopped; the same command goes on from the records", file=sys.stderr)
+        return 143 if isinstance(stop, _Terminated) else 130
+    finally:
+        signal.signal(signal.SIGTERM, earlier)
+    took = clock(time.perf_counter() - started)
+    label = "quick report" if arguments.quick else "report"
+    print(f"{label} after {took} min: {path.resolve()}")
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse and run, as `python -m equilibrate.paper`."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    parser = argparse.ArgumentParser(prog="python -m equilibrate.paper", description=DESCRIPTION)
+    add_arguments(parser)
+    return execute(parser.parse_args(given), shlex.join(["equilibrate", "paper", *given]))

@@ -1,0 +1,8 @@
+"""The list of figures, in the order of the report."""
+
+from equilibrate.paper import demonstration, figure1, figure2
+from equilibrate.paper.figure import Figure
+
+FIGURES: dict[str, Figure] = {
+    figure.name: figure for figure in (demonstration.FIGURE, figure1.FIGURE, figure2.FIGURE)
+}

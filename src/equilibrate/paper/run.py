@@ -1,0 +1,48 @@
+"""Compute what is asked for, gather what is recorded, write the report."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from equilibrate.paper import report
+from equilibrate.paper.drawing import require_drawing
+from equilibrate.paper.figure import Figure
+from equilibrate.paper.figures import FIGURES
+from equilibrate.paper.progress import Progress
+from equilibrate.paper.records import NotRecorded, Store
+
+
+def run(names: Sequence[str], out: Path, *, quick: bool, command: str) -> Path:
+    """Compute the named figures, all where none is named; return the report's path.
+
+    Figures that were not asked for join the report where their records are complete.
+    """
+    require_drawing()  # before hours of computing, not after
+    wanted = names or list(FIGURES)
+    results = []
+    for name, figure in FIGURES.items():
+        result = _compute(figure, out, quick) if name in wanted else _recorded(figure, out, quick)
+        if result is not None:
+            results.append(result)
+    return report.write(results, out, quick=quick, command=command)
+
+
+def _compute(figure: Figure, out: Path, quick: bool) -> report.Result:
+    settings = figure.settings(quick)
+    label = f"{figure.name}{' (quick)' if quick else ''}"
+    progress = Progress(label, figure.units(settings))
+    store = Store(out / "records")
+    records = figure.compute(settings, store, progress)
+    if store.damaged:
+        print(f"rebuilt: {', '.join(store.damaged)}", file=sys.stderr)
+    return report.Result(figure, settings, records)
+
+
+def _recorded(figure: Figure, out: Path, quick: bool) -> report.Result | None:
+    settings = figure.settings(quick)
+    progress = Progress(figure.name, figure.units(settings), stream=None)
+    try:
+        records = figure.compute(settings, Store(out / "records", frozen=True), progress)
+    except NotRecorded:
+        return None
+    return report.Result(figure, settings, records)

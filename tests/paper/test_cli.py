@@ -1,0 +1,140 @@
+"""The command: resumes after a kill, redraws without computing, says what is wrong."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from equilibrate import cli
+from equilibrate.paper import drawing, figure2, figures, run
+from tests.paper.shrunken import shrink
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch):
+    monkeypatch.setattr(run, "FIGURES", dict(figures.FIGURES))
+    monkeypatch.setattr(figures, "FIGURES", run.FIGURES)
+    shrink()
+
+
+def start(out, *arguments, slow=0.0):
+    command = [sys.executable, "-m", "tests.paper.shrunken", "paper", *arguments, "--out", str(out)]
+    environment = {**os.environ, "SECONDS_A_PROBLEM": str(slow), "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def wait_for_records(out, count):
+    for _ in range(600):
+        found = sorted((out / "records").glob("figure2-*.json"))
+        if len(found) >= count:
+            return found
+        time.sleep(0.05)
+    raise AssertionError("no records")
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGKILL, -9), (signal.SIGINT, 130), (signal.SIGTERM, 143)]
+)
+def test_a_killed_run_goes_on_where_it_was(tmp_path, number, status):
+    first = start(tmp_path, "figure2", slow=0.3)
+    before = wait_for_records(tmp_path, 2)
+    first.send_signal(number)
+    _, said = first.communicate(timeout=60)
+    assert first.returncode == status, said
+    assert not (tmp_path / "report.html").exists()
+    made = {path: path.stat().st_mtime_ns for path in before}
+    assert cli.main(["paper", "figure2", "--out", str(tmp_path)]) == 0
+    assert {path: path.stat().st_mtime_ns for path in before} == made  # not computed again
+    assert (tmp_path / "report.html").exists()
+
+
+def test_a_second_run_only_draws(tmp_path, monkeypatch, capsys):
+    arguments = ["paper", "figure1", "figure2", "--quick", "--out", str(tmp_path)]
+    assert cli.main(arguments) == 0
+    assert str(tmp_path / "report-quick.html") in capsys.readouterr().out
+
+    def refuse(*_):
+        raise AssertionError("computed again")
+
+    monkeypatch.setattr(figure2, "measure", refuse)
+    for file in tmp_path.glob("figure*"):
+        file.unlink()
+    assert cli.main(arguments) == 0
+    kinds = {
+        f"{name}-quick.{kind}" for name in ("figure1", "figure2") for kind in ("svg", "pdf", "png")
+    }
+    assert kinds <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_a_damaged_record_is_named_and_rebuilt(tmp_path, capsys):
+    cli.main(["paper", "figure1", "--out", str(tmp_path)])
+    (record,) = (tmp_path / "records").glob("figure1-*.json")
+    record.write_bytes(record.read_bytes()[:100])
+    capsys.readouterr()
+    assert cli.main(["paper", "figure1", "--out", str(tmp_path)]) == 0
+    said = capsys.readouterr().err
+    assert f"rebuilt: {record.name}" in said
+    json.loads(record.read_text())
+
+
+def test_recorded_figures_join_a_report_that_did_not_ask_for_them(tmp_path):
+    cli.main(["paper", "figure1", "--out", str(tmp_path)])
+    cli.main(["paper", "demonstration", "--out", str(tmp_path)])
+    page = (tmp_path / "report.html").read_text()
+    assert 'id="figure1"' in page
+    assert 'id="demonstration"' in page
+    assert 'id="figure2"' not in page
+
+
+def test_progress_and_time_left_go_to_stderr(tmp_path, capsys):
+    cli.main(["paper", "figure1", "--quick", "--out", str(tmp_path)])
+    caught = capsys.readouterr()
+    assert "figure1 (quick)" in caught.err
+    assert "100%" in caught.err
+    assert len(caught.out.splitlines()) == 1
+
+
+def test_an_unknown_figure_is_named(tmp_path, capsys):
+    assert cli.main(["paper", "figure7", "--out", str(tmp_path)]) == 2
+    assert "figure7" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert cli.main(["paper", "figure1", "--out", str(tmp_path / "file")]) == 1
+    assert "file" in capsys.readouterr().err
+
+
+def test_without_matplotlib_the_extra_is_asked_for_before_computing(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(drawing.importlib.util, "find_spec", lambda name: None)
+    assert cli.main(["paper", "figure1", "--out", str(tmp_path)]) == 1
+    assert "equilibrate[paper]" in capsys.readouterr().err
+    assert not (tmp_path / "records").exists()
+
+
+def test_matplotlib_is_loaded_only_for_drawing():
+    code = "import sys, equilibrate.cli; print('matplotlib' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_both_ways_to_call_it_explain_themselves(capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["paper", "--help"])
+    assert stop.value.code == 0
+    text = capsys.readouterr().out
+    assert all(word in text for word in ("--quick", "--out", "figure1", "goes on where it was"))
