@@ -56,8 +56,9 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement("T14", "The bound falls more the more row norms vary; also for columns and both", "",
               "measured"),
     Statement("T15", "For Jacobi no such improvement can be proved",
-              "Jacobi worsens the bound on random indefinite matrices and can improve it more than "
-              "equilibration on badly scaled ones", "both shown"),
+              "Jacobi worsens the bound on random indefinite matrices; in the symmetric form it "
+              "can improve it more than equilibration on badly scaled ones, one-sided it cannot: "
+              "there D_E minimises the bound over all diagonals", "all shown"),
     Statement("T16", "E[(Hv)^2] is the squared row norm, for any v of zero mean, unit variance",
               "Its entries must be uncorrelated too: E[v v'] = I",
               "unbiased within the interval, three distributions"),
