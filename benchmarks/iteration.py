@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 
 from benchmarks.timing import interleaved
-from equilibrate import ESGD
+from equilibrate import ESGD, LossHessian, draw
 from equilibrate.study.autoencoder import MNIST_SIZES, autoencoder, cross_entropy
 
 BLOCK = 20  # iterations: one probe in each block of ESGD's
@@ -26,6 +26,8 @@ class Trainer:
         self.batch = torch.rand(200, 784, generator=torch.Generator().manual_seed(0))
         self.optimizer = make(self.model.parameters())
         self.probes = isinstance(self.optimizer, ESGD)
+        self.weights = list(self.model.parameters())
+        self.vectors = draw("rademacher", self.weights)
         self.iterate()
 
     def gradient(self) -> None:
@@ -48,6 +50,10 @@ class Trainer:
         self.optimizer.param_groups[0]["steps_since_probe"] = BLOCK
         self.optimizer.probe(cross_entropy(self.model(self.batch), self.batch))
         self.optimizer._fold_pending()
+
+    def forward_and_product(self) -> None:
+        loss = cross_entropy(self.model(self.batch), self.batch)
+        LossHessian(loss, self.weights)(self.vectors)
 
     def forward(self) -> None:
         cross_entropy(self.model(self.batch), self.batch)
@@ -72,7 +78,12 @@ def main() -> None:
     esgd.optimizer.param_groups[0]["steps_since_probe"] = -(10**6)  # no probe while timing steps
     steps = interleaved({n: t.optimizer.step for n, t in trainers.items()}, 5 * rounds)
     parts = interleaved(
-        {"probe": esgd.forward_and_probe, "forward": esgd.forward, "gradient": esgd.gradient},
+        {
+            "probe": esgd.forward_and_probe,
+            "product": esgd.forward_and_product,
+            "forward": esgd.forward,
+            "gradient": esgd.gradient,
+        },
         rounds,
     )
     threads = f"{torch.get_num_threads()} threads, torch {torch.__version__}"
@@ -83,7 +94,9 @@ def main() -> None:
     print(f"| update alone, ESGD / RMSprop | {steps['ESGD'] / steps['RMSprop']:.3f} |")
     print(f"| update alone, ESGD / SGD | {steps['ESGD'] / steps['SGD']:.3f} |")
     cost = (parts["probe"] - parts["forward"]) / parts["gradient"]
+    product = (parts["product"] - parts["forward"]) / parts["gradient"]
     print(f"| one probe, drawn, multiplied and folded, in gradients | {cost:.2f} |")
+    print(f"| of these the double backward | {product:.2f} |")
     for name, trainer in trainers.items():
         print(f"| state of {name}, bytes per parameter | {trainer.state_bytes():.2f} |")
 
