@@ -138,3 +138,11 @@ def test_both_ways_to_call_it_explain_themselves(capsys):
     assert stop.value.code == 0
     text = capsys.readouterr().out
     assert all(word in text for word in ("--quick", "--out", "figure1", "goes on where it was"))
+
+
+def test_a_folder_that_cannot_be_written_is_named_with_what_to_do(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert cli.main(["paper", "figure1", "--quick", "--out", str(tmp_path / "file" / "out")]) == 1
+    said = capsys.readouterr().err
+    assert "cannot write to" in said
+    assert "--out" in said

@@ -6,23 +6,12 @@ will do.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from equilibrate.curvature import Distribution, draw
-
-HessianOperator = Callable[[list[Tensor]], Sequence[Tensor]]
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A value for each parameter element, its standard error, and the probes it took."""
-
-    value: list[Tensor]
-    standard_error: list[Tensor]
-    probes: int
+from equilibrate.curvature.estimate import Estimate, HessianOperator
 
 
 def estimate_equilibration(

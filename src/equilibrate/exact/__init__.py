@@ -22,11 +22,10 @@ from equilibrate.exact.measures import (
     spectral_radius,
 )
 from equilibrate.exact.row_column import row_column
-from equilibrate.exact.row_column_stochastic import RowColumnEstimate, row_column_stochastic
+from equilibrate.exact.row_column_stochastic import row_column_stochastic
 from equilibrate.exact.transform import inverse_root, left_scaled, transformed
 
 __all__ = [
-    "RowColumnEstimate",
     "absolute",
     "condition_number",
     "cosine_distance",

@@ -15,28 +15,17 @@ it, for the approach finds the common factor.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from equilibrate.curvature import Distribution, draw
+from equilibrate.curvature.estimate import Estimate, HessianOperator
 from equilibrate.exact import checks
 from equilibrate.exact.row_column import NO_SCALING
 
-HessianOperator = Callable[[list[Tensor]], Sequence[Tensor]]
-
 ROUNDS = 12  # the approach halves the error this often: a factor of 4,000
 SHARE = 4  # it takes one probe in four
-
-
-@dataclass(frozen=True)
-class RowColumnEstimate:
-    """The diagonal for each parameter element, its standard error, and the probes it took."""
-
-    value: list[Tensor]
-    standard_error: list[Tensor]
-    probes: int
 
 
 def row_column_stochastic(
@@ -46,7 +35,7 @@ def row_column_stochastic(
     probes: int = 1000,
     distribution: Distribution = "gaussian",
     seed: int = 0,
-) -> RowColumnEstimate:
+) -> Estimate:
     """Estimate d such that D^-1/2 H D^-1/2 has unit rows and columns, from products with H.
 
     How near: with k normal probes the rows of the scaled matrix have norms within about 1/sqrt(k)
@@ -79,7 +68,7 @@ def row_column_stochastic(
 
     diagonal = _approach(squares, [torch.ones_like(p) for p in shapes], each)
     error = _average_(squares, diagonal, remaining, each)
-    return RowColumnEstimate(diagonal, error, probes)
+    return Estimate(diagonal, error, probes)
 
 
 Squares = Callable[[list[Tensor]], list[Tensor]]

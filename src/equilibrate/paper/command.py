@@ -57,8 +57,12 @@ def execute(arguments: argparse.Namespace, command: str) -> int:
     earlier = signal.signal(signal.SIGTERM, _terminate)
     try:
         path = run(arguments.figures, arguments.out, quick=arguments.quick, command=command)
-    except (MissingExtra, OSError) as error:
+    except MissingExtra as error:
         print(f"\n{error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        advice = "free some space or choose another folder with --out; records so far are kept"
+        print(f"\ncannot write to {arguments.out}: {error}\n{advice}", file=sys.stderr)
         return 1
     except KeyboardInterrupt as stop:
         print("\nstopped; the same command goes on from the records", file=sys.stderr)

@@ -120,8 +120,8 @@ def _gauss_newton(records: Records) -> Judgement:
         f"{', '.join(size for size in poor if poor[size]) or 'no size'}"
     )
     if verdict == "holds with a correction":
-        ahead = ", ".join(size for size in diagonal if diagonal[size].value <= 1)
-        ours += f". Correction: behind equilibration, but ahead of Jacobi at: {ahead or 'no size'}"
+        ahead = ", ".join(size for size in diagonal if diagonal[size].high < 1)
+        ours += f". Correction: clearly ahead of Jacobi, though, at: {ahead or 'no size'}"
     numbers = {"over_equilibration": _numbers(rows), "over_jacobi": _numbers(diagonal)}
     return Judgement("S4", verdict, ours, _evidence(records), numbers)
 
