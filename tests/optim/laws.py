@@ -61,6 +61,25 @@ def assert_near(found: list[Tensor], expected: list[Tensor], roundings: float) -
         torch.testing.assert_close(f.detach(), e.detach(), rtol=0, atol=bound)
 
 
+def amplification(make: Make, setting: Setting) -> float:
+    """How many times a change of the start by some roundings has grown at the end of a path.
+
+    Where a path diverges or is chaotic this is without bound, and rounding decides where it ends.
+    """
+    values, function = make()
+    nudge = [1 + 8 * torch.finfo(v.dtype).eps for v in values]
+    plain = _trained(make, setting)
+    moved = _trained(
+        lambda: ([v * n for v, n in zip(values, nudge, strict=True)], function), setting
+    )
+    growth = [
+        float((a - b).abs().max()) / ((n - 1) * max(1e-6, float(v.abs().max())))
+        for a, b, v, n in zip(moved, plain, values, nudge, strict=True)
+        if v.numel()
+    ]
+    return max(growth)
+
+
 def assert_same(found: list[Tensor], expected: list[Tensor]) -> None:
     torch.testing.assert_close(found, expected, rtol=0, atol=0)
 

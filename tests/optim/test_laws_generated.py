@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from equilibrate import ESGD, JacobiSGD
-from tests.optim.laws import LAWS, Setting
+from tests.optim.laws import AMPLIFIED, LAWS, Setting, amplification
 
 SHAPES = st.sampled_from([(), (1,), (3,), (2, 3), (1, 2, 2), (0, 2), (2, 1, 1, 2, 1)])
 
@@ -67,7 +67,14 @@ def setups(draw):
 
 
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=12,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
 @given(problem=problems(), setting=setups())
 def test_law_on_a_generated_problem(law, problem, setting):
+    # The tolerance of the laws allows for a rounding that grows; a path on which it grows without
+    # bound (the fourth power climbed by `maximize`, say) can show nothing.
+    assume(amplification(problem.make, setting) < AMPLIFIED / 100)
     law(problem.make, setting)
