@@ -34,6 +34,8 @@ def start(out, *arguments, slow=0.0):
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        # A shell that starts the tests in the background ignores Ctrl-C for all its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 
