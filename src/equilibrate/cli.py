@@ -1,11 +1,13 @@
-"""The command line: `equilibrate paper` recomputes the paper's figures and judges its claims."""
+"""The command line: recompute the paper's figures, compare optimizers on a problem."""
 
 import argparse
 import shlex
 import sys
 from collections.abc import Sequence
 
-from equilibrate.paper import command
+from equilibrate.paper import command as paper
+from equilibrate.study import arguments as compare_arguments
+from equilibrate.study import command as compare
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -13,13 +15,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     parser = argparse.ArgumentParser(prog="equilibrate", description=__doc__)
     commands = parser.add_subparsers(dest="name", required=True, metavar="COMMAND")
-    paper = commands.add_parser(
+    _add_paper(commands)
+    _add_compare(commands)
+    parsed = parser.parse_args(given)
+    execute = {"paper": paper.execute, "compare": compare.execute}[parsed.name]
+    return execute(parsed, shlex.join(["equilibrate", *given]))
+
+
+def _add_paper(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
         "paper",
         help="compute the figures, judge the claims, write the report",
-        description=command.DESCRIPTION,
+        description=paper.DESCRIPTION,
     )
-    command.add_arguments(paper)
-    return command.execute(parser.parse_args(given), shlex.join(["equilibrate", *given]))
+    paper.add_arguments(parser)
+
+
+def _add_compare(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "compare",
+        help="compare optimizers on a problem",
+        description=compare_arguments.DESCRIPTION,
+        epilog=compare_arguments.epilog(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    compare_arguments.add_arguments(parser)
 
 
 if __name__ == "__main__":

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import pytest
 
 from equilibrate.paper import figure1, figures, report
-from equilibrate.paper.progress import Progress
 from equilibrate.paper.records import Store
 from equilibrate.paper.statements import STATEMENTS
+from equilibrate.study.progress import Progress
 from tests.paper.shrunken import HOSTILE, shrink
 
 CHROMIUM = shutil.which("chromium")

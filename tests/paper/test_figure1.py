@@ -5,8 +5,8 @@ import torch
 
 from equilibrate.exact import condition_number, equilibration, transformed
 from equilibrate.paper import figure1, saddle
-from equilibrate.paper.progress import Progress
 from equilibrate.paper.records import Store
+from equilibrate.study.progress import Progress
 
 
 @pytest.fixture(scope="module")

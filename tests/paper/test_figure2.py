@@ -6,9 +6,9 @@ import torch
 from equilibrate.curvature import hessian
 from equilibrate.exact import condition_number, gauss_newton
 from equilibrate.paper import figure2, figure2_claims
-from equilibrate.paper.progress import Progress
 from equilibrate.paper.random_problems import Size, features, hessians, loss, random_problem
 from equilibrate.paper.records import Store
+from equilibrate.study.progress import Progress
 
 SMALL = [Size(6, 4, 3, 30), Size(5, 3, 4, 25, every_class=True), Size(0, 4, 3, 30),
          Size(0, 4, 2, 30, every_class=True)]  # fmt: skip

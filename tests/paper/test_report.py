@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 from equilibrate.paper import figure1, html, report
-from equilibrate.paper.progress import Progress
 from equilibrate.paper.records import Store
+from equilibrate.study.progress import Progress
 from tests.paper.shrunken import HOSTILE
 
 

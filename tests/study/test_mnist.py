@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from equilibrate.study import mnist
+from equilibrate.study.download import PublishedFile
 from equilibrate.study.mnist import mnist_folder, mnist_images
 
 NAME = "train-images-idx3-ubyte.gz"
@@ -21,7 +22,9 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a training file of two images whose fingerprint is the accepted one."""
     content = gzip.compress(struct.pack(">4I", 2051, 2, 28, 28) + PIXELS)
     (tmp_path / NAME).write_bytes(content)
-    monkeypatch.setitem(mnist._SHA256, NAME, hashlib.sha256(content).hexdigest())
+    sha256 = hashlib.sha256(content).hexdigest()
+    file = PublishedFile(NAME, len(content), sha256, mnist._MIRRORS)
+    monkeypatch.setitem(mnist._FILES, "train", file)
     return tmp_path
 
 
@@ -68,11 +71,19 @@ def test_the_argument_comes_before_the_variable_before_the_cache(
     assert mnist_folder() == Path.home() / ".cache" / "equilibrate" / "mnist"
 
 
+def test_the_mirrors_are_addresses_of_folders_reached_safely() -> None:
+    for file in mnist._FILES.values():
+        assert len(file.mirrors) >= 2
+        assert all(url.startswith("https://") and url.endswith("/") for url in file.mirrors)
+
+
 def test_the_published_files_are_accepted() -> None:
     here = Path(__file__).parents[2].parent / "shared" / "data" / "mnist"
     folder = Path(os.environ.get("EQUILIBRATE_DATA") or here)
-    if not all((folder / name).is_file() for name in mnist._SHA256):
+    files = mnist._FILES.values()
+    if not all((folder / file.name).is_file() for file in files):
         pytest.skip(f"no MNIST files in {folder}: set EQUILIBRATE_DATA to the folder that has them")
+    assert all((folder / file.name).stat().st_size == file.size for file in files)
     train, test = mnist_images(folder), mnist_images(folder, split="test")
     assert (train.shape, test.shape) == ((60_000, 784), (10_000, 784))
     # The landmark of FINDINGS: squared error of predicting the mean image.

@@ -23,9 +23,9 @@ class LossHessian:
 
     H v = d(g . v)/d(theta), g = dL/d(theta) with its own graph. The gradient's graph is built once
     and serves every vector; dropping this object frees it. `present[i]` tells whether the loss
-    depends on parameter i at all. `scale` multiplies the loss before differentiating and divides
-    the product afterwards: a power of two changes no bit of a float32 result and keeps float16
-    from underflow.
+    depends on parameter i at all, `gradients[i]` is its gradient (times `scale`) or None. `scale`
+    multiplies the loss before differentiating and divides the product afterwards: a power of two
+    changes no bit of a float32 result and keeps float16 from underflow.
 
     Example:
         >>> w = torch.tensor([1.0, 2.0], requires_grad=True)
@@ -45,6 +45,7 @@ class LossHessian:
                 allow_unused=True,
             )
         self.present = [g is not None for g in gradients]
+        self.gradients = [None if g is None else g.detach() for g in gradients]
         # Where the loss is linear in a parameter the gradient is a constant: its row of H is zero.
         self._curved = [i for i, g in enumerate(gradients) if g is not None and g.requires_grad]
         self._gradients = [g for g in gradients if g is not None and g.requires_grad]

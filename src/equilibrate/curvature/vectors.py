@@ -78,6 +78,33 @@ def _signs(key: int | Tensor, start: int, stop: int, device: torch.device | str)
     return signs.flatten(-2)[..., offset : offset + stop - start]
 
 
+def vector_keys(seed: Tensor, probe: Tensor, parameter: Tensor) -> Tensor:
+    """Return the 64-bit keys that name the vectors of (seed, probe, parameter), broadcast."""
+    key = _key(seed, probe, parameter)
+    assert isinstance(key, Tensor)
+    return key
+
+
+def signs_one_by_one(keys: Tensor, count: int) -> Tensor:
+    """Return `count` signs for each of the keys (P,), every element by itself: (P, count), float32.
+
+    The same numbers as `draw_elements`, which mixes one word for 64 of them: more arithmetic, but
+    without a word in memory, so that a compiler makes one pass of it.
+
+    Example:
+        >>> keys = vector_keys(torch.tensor([1]), torch.tensor([0]), torch.tensor([3]))
+        >>> whole = draw_elements("rademacher", 0, 100, seed=1, probe=0, parameter=3)
+        >>> bool((signs_one_by_one(keys, 100)[0] == whole).all())
+        True
+    """
+    element = torch.arange(count, device=keys.device)
+    words = _mix(keys.unsqueeze(-1) + (element // _SIGNS_PER_WORD) * _GOLDEN)
+    place = element % _SIGNS_PER_WORD
+    bit = (words >> (place // 32 * 32 + 31 - place % 32)) & 1
+    signs: Tensor = 1.0 - 2.0 * bit.to(torch.float32)
+    return signs
+
+
 def _normals(key: int | Tensor, start: int, stop: int, device: torch.device | str) -> Tensor:
     """Return elements start..stop-1 as standard normals, two from each word's two halves."""
     first = start // 2

@@ -25,8 +25,18 @@ def fold_(diagonal: Tensor, contribution: Tensor, weight: float | Tensor) -> Non
         tensor([3.4641])
     """
     share = 1 / weight
+    entering = contribution.to(diagonal.dtype) * share**0.5
+    if torch.compiler.is_compiling():
+        diagonal.copy_(_root_of_squares(diagonal * (1 - share) ** 0.5, entering))
+        return
     diagonal.mul_((1 - share) ** 0.5)
-    torch.hypot(diagonal, contribution.to(diagonal.dtype) * share**0.5, out=diagonal)
+    torch.hypot(diagonal, entering, out=diagonal)
+
+
+def _root_of_squares(a: Tensor, b: Tensor) -> Tensor:
+    """Return hypot(a, b) written out: the compiler has none and would make several passes."""
+    larger, smaller = torch.maximum(a.abs(), b.abs()), torch.minimum(a.abs(), b.abs())
+    return larger * (1 + (smaller / torch.where(larger == 0, 1.0, larger)) ** 2).sqrt()
 
 
 def magnitude(diagonal: Tensor) -> Tensor:

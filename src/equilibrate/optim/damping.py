@@ -18,7 +18,7 @@ from equilibrate.optim.state import State
 
 # A tensor whose mean diagonal is below this many roundings of the mean over all tensors shows the
 # rounding noise of the products and no curvature of its own: a bias before a normalisation, say.
-_ROUNDINGS = 32
+ROUNDINGS = 32
 
 
 def damping_and_fill(
@@ -33,7 +33,7 @@ def damping_and_fill(
 
 def _relative(share: float, mean: float, state: State) -> tuple[float, float]:
     """Return damping and fill of one tensor, from its own mean diagonal if that is above noise."""
-    own, noise = state["scale"], _ROUNDINGS * torch.finfo(state["diagonal"].dtype).eps * mean
+    own, noise = state["scale"], ROUNDINGS * torch.finfo(state["diagonal"].dtype).eps * mean
     if own > noise:
         return share * own, own if state["unseen"] else 0.0
     return share * mean + mean, 0.0

@@ -11,8 +11,8 @@ from types import FrameType
 
 from equilibrate.paper.drawing import MissingExtra
 from equilibrate.paper.figures import FIGURES
-from equilibrate.paper.progress import clock
 from equilibrate.paper.run import run
+from equilibrate.study.progress import clock
 
 DESCRIPTION = """\
 Compute the paper's figures, judge its claims, and write one HTML report beside the figures

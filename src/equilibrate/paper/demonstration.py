@@ -15,10 +15,10 @@ from torch.optim import SGD, Optimizer, RMSprop
 from equilibrate import ESGD, JacobiSGD
 from equilibrate.paper.drawing import GREY, ORANGE, SKY, VERMILION, axes
 from equilibrate.paper.figure import Description, Figure, Records, Table
-from equilibrate.paper.progress import Progress
 from equilibrate.paper.records import Data, Store
 from equilibrate.study.autoencoder import CURVES_SIZES, autoencoder, cross_entropy, squared_error
 from equilibrate.study.curves import curves_like_images
+from equilibrate.study.progress import Progress
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from equilibrate.paper.progress import Progress
 from equilibrate.paper.records import Data, Store
+from equilibrate.study.progress import Progress
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture

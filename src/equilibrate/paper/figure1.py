@@ -16,8 +16,8 @@ from equilibrate.exact import condition_number, equilibration, transformed
 from equilibrate.paper import figure1_drawing, saddle
 from equilibrate.paper.figure import Description, Figure, Judgement, Records, Table
 from equilibrate.paper.intervals import bootstrap_median
-from equilibrate.paper.progress import Progress
 from equilibrate.paper.records import Data, Store
+from equilibrate.study.progress import Progress
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture

@@ -15,9 +15,9 @@ from torch import Tensor
 from equilibrate.exact import absolute, equilibration, jacobi, row_column, transformed
 from equilibrate.paper import figure2_claims, figure2_drawing
 from equilibrate.paper.figure import Figure, Judgement, Records
-from equilibrate.paper.progress import Progress
 from equilibrate.paper.random_problems import Size, hessians, random_problem
 from equilibrate.paper.records import Data, Store
+from equilibrate.study.progress import Progress
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture

@@ -5,7 +5,6 @@ and renamed, so that a kill leaves a whole record or none; it carries a checksum
 a file cut off or changed later is noticed, named, and computed again.
 """
 
-import hashlib
 import json
 import os
 import sys
@@ -15,7 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from equilibrate.paper.provenance import provenance
+from equilibrate.study.naming import canonical, digest
+from equilibrate.study.provenance import provenance
 
 Data = dict[str, Any]
 
@@ -26,16 +26,6 @@ class NotRecorded(LookupError):
 
 class DamagedRecord(ValueError):
     """Raised where a record's file is cut off, corrupt or belongs to other settings."""
-
-
-def canonical(value: object) -> str:
-    """Return the one JSON text of a value: sorted keys, no spaces."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
-
-
-def digest(value: object) -> str:
-    """Return the SHA-256 of a value's canonical text."""
-    return hashlib.sha256(canonical(value).encode()).hexdigest()
 
 
 def read(path: Path, figure: str, settings: Mapping[str, Any]) -> Data:

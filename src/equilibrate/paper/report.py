@@ -10,8 +10,8 @@ from typing import Any
 from equilibrate.paper import claims, html
 from equilibrate.paper.drawing import save
 from equilibrate.paper.figure import Description, Figure, Records
-from equilibrate.paper.progress import clock
-from equilibrate.paper.provenance import versions
+from equilibrate.study.progress import clock
+from equilibrate.study.provenance import versions
 
 TITLE = "Equilibrated adaptive learning rates: the paper, recomputed"
 _QUICK = (

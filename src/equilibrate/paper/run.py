@@ -8,8 +8,8 @@ from equilibrate.paper import report
 from equilibrate.paper.drawing import require_drawing
 from equilibrate.paper.figure import Figure
 from equilibrate.paper.figures import FIGURES
-from equilibrate.paper.progress import Progress
 from equilibrate.paper.records import NotRecorded, Store
+from equilibrate.study.progress import Progress
 
 
 def run(names: Sequence[str], out: Path, *, quick: bool, command: str) -> Path:

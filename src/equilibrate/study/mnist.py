@@ -1,12 +1,10 @@
 """MNIST images, read from the original idx files and checked against their known fingerprints.
 
 A benchmark on a damaged or different file is worse than none, so nothing but the well-known bytes
-is accepted. Nothing is downloaded here.
+is accepted. Where no folder is named and the cache lacks the file, it is downloaded.
 """
 
 import gzip
-import hashlib
-import os
 import struct
 from pathlib import Path
 from typing import Literal
@@ -14,35 +12,47 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-DATA_VARIABLE = "EQUILIBRATE_DATA"
-"""Environment variable that names the folder of the MNIST files."""
+from equilibrate.study.download import (
+    DATA_VARIABLE,
+    Folder,
+    PublishedFile,
+    cache_folder,
+    download,
+    named_folder,
+)
 
-_FILES = {"train": "train-images-idx3-ubyte.gz", "test": "t10k-images-idx3-ubyte.gz"}
+_MIRRORS = (
+    "https://ossci-datasets.s3.amazonaws.com/mnist/",
+    "https://storage.googleapis.com/cvdf-datasets/mnist/",
+)
 
-# Of the .gz files as LeCun published them.
-_SHA256 = {
-    "train-images-idx3-ubyte.gz": (
-        "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"
+# The .gz files as LeCun published them.
+_FILES = {
+    "train": PublishedFile(
+        "train-images-idx3-ubyte.gz",
+        9_912_422,
+        "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+        _MIRRORS,
     ),
-    "t10k-images-idx3-ubyte.gz": (
-        "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"
+    "test": PublishedFile(
+        "t10k-images-idx3-ubyte.gz",
+        1_648_877,
+        "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+        _MIRRORS,
     ),
 }
 
-_SOURCE = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 
-
-def mnist_images(
-    folder: str | os.PathLike[str] | None = None, split: Literal["train", "test"] = "train"
-) -> Tensor:
+def mnist_images(folder: Folder = None, split: Literal["train", "test"] = "train") -> Tensor:
     """The images of a split, one a row: float32 [60000 or 10000, 784], byte / 255, on the CPU.
 
     Args:
-        folder: holds the .gz files; None looks where :func:`mnist_folder` says.
+        folder: holds the .gz files; None looks where :func:`mnist_folder` says and downloads a
+            file that the cache lacks. Nothing is downloaded into a folder that was named.
         split: ``"train"`` or ``"test"``.
 
     Raises:
-        FileNotFoundError: the file is not in the folder.
+        FileNotFoundError: the file is not in the folder, or could not be downloaded.
         ValueError: the file is not the published one, or there is no such split.
 
     Example:
@@ -53,11 +63,14 @@ def mnist_images(
     """
     if split not in _FILES:
         raise ValueError(f'split must be "train" or "test"; got {split!r}')
-    path = mnist_folder(folder) / _FILES[split]
-    return _idx_images(gzip.decompress(_trusted_bytes(path)))
+    file = _FILES[split]
+    path = mnist_folder(folder) / file.name
+    if not path.is_file():
+        _get(file, path, named=named_folder(folder) is not None)
+    return _idx_images(gzip.decompress(_trusted_bytes(file, path)))
 
 
-def mnist_folder(folder: str | os.PathLike[str] | None = None) -> Path:
+def mnist_folder(folder: Folder = None) -> Path:
     """Where the files are looked for: the folder given, else $EQUILIBRATE_DATA, else the cache.
 
     The cache is ~/.cache/equilibrate/mnist.
@@ -66,22 +79,26 @@ def mnist_folder(folder: str | os.PathLike[str] | None = None) -> Path:
         >>> mnist_folder("data/mnist").as_posix()
         'data/mnist'
     """
-    named = folder or os.environ.get(DATA_VARIABLE) or "~/.cache/equilibrate/mnist"
-    return Path(named).expanduser()
+    return named_folder(folder) or cache_folder("mnist")
 
 
-def _trusted_bytes(path: Path) -> bytes:
-    if not path.is_file():
+def _get(file: PublishedFile, path: Path, *, named: bool) -> None:
+    if named:
         raise FileNotFoundError(
-            f"{path} does not exist. Get {path.name} from {_SOURCE} and put it there, or name the "
-            f"folder that holds it: mnist_images(folder) or the variable {DATA_VARIABLE}"
+            f"{path} does not exist. Get {file.name} from {file.mirrors[0]} and put it there, or "
+            f"name the folder that holds it (--data FOLDER or the environment variable "
+            f"{DATA_VARIABLE}); where no folder is named, it is downloaded into "
+            f"{cache_folder('mnist')}"
         )
+    download(file, path.parent)
+
+
+def _trusted_bytes(file: PublishedFile, path: Path) -> bytes:
     content = path.read_bytes()
-    found, expected = hashlib.sha256(content).hexdigest(), _SHA256[path.name]
-    if found != expected:
+    if refusal := file.refusal(content):
         raise ValueError(
-            f"{path} is damaged or is another file: its {len(content):,} bytes have SHA-256 "
-            f"{found}, the published file has {expected}. Delete it and get it again from {_SOURCE}"
+            f"{path} is damaged or is another file: {refusal}. Delete it and get it again from "
+            f"{file.mirrors[0]}"
         )
     return content
 

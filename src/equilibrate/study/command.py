@@ -1,0 +1,165 @@
+"""The command `equilibrate compare`: what is run, what is written, signals, exit status."""
+
+import argparse
+import json
+import os
+import re
+import signal
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import FrameType
+
+import torch
+
+from equilibrate.study.compare import Means, Plan, adapted, compare
+from equilibrate.study.files import StudyError, explained, write_whole
+from equilibrate.study.methods import Method, find_method
+from equilibrate.study.outcome import Record
+from equilibrate.study.plots import MissingExtra, draw, require_drawing
+from equilibrate.study.problem import Problem, ProblemError, find_problem
+from equilibrate.study.problems import BUILT_IN
+from equilibrate.study.summary import plain, summarize
+from equilibrate.study.table import table
+
+
+class Refusal(RuntimeError):
+    """Raised where the command cannot do what was asked; the text says what to do."""
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, made to unwind like Ctrl-C."""
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    raise _Terminated
+
+
+def execute(arguments: argparse.Namespace, command: str) -> int:
+    """Run the command; return its exit status. Ctrl-C gives 130, SIGTERM 143."""
+    earlier = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        run(arguments)
+    except (Refusal, ProblemError) as error:
+        return _failed(error, 2)
+    except (StudyError, MissingExtra) as error:
+        return _failed(error, 1)
+    except torch.OutOfMemoryError:
+        return _failed("the device's memory is full; train fewer trials together, --at-once N", 1)
+    except KeyboardInterrupt as stop:
+        _failed("stopped; the same command goes on from the records", 130)
+        return 143 if isinstance(stop, _Terminated) else 130
+    finally:
+        signal.signal(signal.SIGTERM, earlier)
+    return 0
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Compare, print the table, write it and the picture."""
+    require_drawing()  # before hours of training, not after
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())  # as `python -m` does: a user's own modules are here
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+    device = _device(arguments)
+    methods = _methods(arguments)
+    problem = _problem(arguments)
+    plan = Plan(
+        problem,
+        methods,
+        trials=arguments.trials,
+        epochs=arguments.epochs,
+        seeds=arguments.seeds,
+        halving=arguments.search == "halving",
+        precision=arguments.precision,
+    )
+    folder = arguments.out or Path("out") / f"compare-{_slug(arguments.problem)}"
+    records = compare(plan, folder, _means(plan, device, arguments.at_once))
+    _write(records, methods, arguments.target, folder)
+
+
+def _write(
+    records: list[Record], methods: list[Method], target: float | None, folder: Path
+) -> None:
+    summary = summarize(records, methods, target=target)
+    text = table(summary)
+    write_whole(folder / "table.md", text.encode())
+    numbers = json.dumps(plain(summary), indent=1, allow_nan=False)
+    write_whole(folder / "summary.json", numbers.encode() + b"\n")
+    with explained(folder):
+        pictures = draw(records, methods, summary, folder / "compare")
+    print(text)
+    paths = [folder / "table.md", folder / "summary.json", *pictures, folder / "records.jsonl"]
+    print("\n".join(str(path) for path in paths))
+
+
+def _device(arguments: argparse.Namespace) -> torch.device:
+    if arguments.device == "cuda" and not torch.cuda.is_available():
+        raise Refusal("torch finds no CUDA device here; leave --device cuda out")
+    if arguments.device == "cpu" and arguments.precision == "tf32":
+        raise Refusal("tf32 is a GPU's precision; choose another, or --device cuda")
+    return torch.device(arguments.device)
+
+
+def _problem(arguments: argparse.Namespace) -> Problem:
+    folder = arguments.data
+    if folder is not None and not folder.is_dir():
+        raise Refusal(f"there is no folder {folder}; --data names the folder of the data files")
+    problem = find_problem(arguments.problem, {n: partial(m, folder) for n, m in BUILT_IN.items()})
+    if arguments.batch_size:
+        problem = replace(problem, batch_size=arguments.batch_size)
+    if arguments.problem not in BUILT_IN:
+        return problem
+    try:
+        _ = problem.cases
+    except ProblemError:
+        raise
+    except (OSError, ValueError, ImportError) as error:  # a file missing, damaged or unreadable
+        raise Refusal(str(error)) from error
+    return problem
+
+
+def _methods(arguments: argparse.Namespace) -> list[Method]:
+    found = [_method(name) for name in dict.fromkeys(arguments.methods)]
+    try:
+        methods, without = adapted(found, schedule=arguments.schedule, momentum=arguments.momentum)
+    except ValueError as error:
+        raise Refusal(str(error)) from error
+    for name in without:
+        print(f"--momentum: {name} takes none and is trained without", file=sys.stderr)
+    return methods
+
+
+def _method(name: str) -> Method:
+    try:
+        return find_method(name)
+    except ModuleNotFoundError as error:
+        module = name.partition(":")[0]
+        if error.name is None or not module.startswith(error.name):
+            raise  # the module is there and misses something of its own
+        raise Refusal(
+            f"there is no module {module!r} here or on Python's path, for the method {name}"
+        ) from error
+    except ValueError as error:
+        raise Refusal(str(error)) from error
+
+
+def _means(plan: Plan, device: torch.device, at_once: int | None) -> Means:
+    from equilibrate.study.alone import Alone
+
+    methods = {m.name: m for m in plan.methods}
+    return Means(
+        lambda trials: Alone(plan.problem, methods[trials[0].method], trials, device),
+        lambda trials: [[trial] for trial in trials],
+        device,
+    )
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", name)
+
+
+def _failed(message: object, status: int) -> int:
+    print(f"equilibrate compare: {message}", file=sys.stderr)
+    return status

@@ -1,0 +1,87 @@
+"""The built-in problems: the deep auto-encoders of the paper's section 6.
+
+| name               | images                        | code layer       |
+| ------------------ | ----------------------------- | ---------------- |
+| mnist              | 60,000 MNIST training images  | sigmoid (paper)  |
+| mnist-linear       | the same                      | linear (Martens) |
+| curves-like        | 20,000 generated, seed 0      | sigmoid          |
+| curves-like-linear | the same                      | linear           |
+| curves             | 20,000 of the original file   | sigmoid          |
+| curves-linear      | the same                      | linear           |
+
+All train on the cross-entropy and report the squared error, both summed over the pixels, in batches
+of 200. Errors on the generated images must not stand beside published CURVES errors, so the name of
+their problem says 'CURVES-like'.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from torch import Tensor, nn
+
+from equilibrate.study.autoencoder import (
+    CURVES_SIZES,
+    MNIST_SIZES,
+    autoencoder,
+    cross_entropy,
+    squared_error,
+)
+from equilibrate.study.curves import curves_like_images
+from equilibrate.study.digs3pts import digs3pts_images
+from equilibrate.study.mnist import mnist_images
+from equilibrate.study.problem import Problem
+
+_BATCH = 200
+_CURVES_LIKE = 20_000  # as many as the original has for training
+
+Images = Callable[[Path | None], Tensor]
+
+
+def reconstruction(
+    name: str,
+    sizes: Sequence[int],
+    images: Images,
+    code: Literal["sigmoid", "linear"],
+    folder: Path | None,
+) -> Problem:
+    """An auto-encoder of images; they are loaded from the folder when first asked for.
+
+    Example:
+        >>> problem = BUILT_IN["curves-like"](None)
+        >>> problem.name
+        'CURVES-like'
+        >>> sum(parameter.numel() for parameter in problem.network(0).parameters())
+        842340
+    """
+
+    def model(seed: int) -> nn.Module:
+        return autoencoder(sizes, code=code, seed=seed)
+
+    def data() -> tuple[Tensor, Tensor]:
+        inputs = images(folder)
+        return inputs, inputs  # one tensor: the target is the input
+
+    label = name if code == "sigmoid" else f"{name}, linear code"
+    return Problem(label, model, data, cross_entropy, squared_error, _BATCH)
+
+
+def _generated(_folder: Path | None) -> Tensor:
+    # Not cached on disk: drawing them takes a second or two.
+    return curves_like_images(_CURVES_LIKE, seed=0)
+
+
+_MNIST = partial(reconstruction, "MNIST", MNIST_SIZES, mnist_images)
+_LIKE = partial(reconstruction, "CURVES-like", CURVES_SIZES, _generated)
+_CURVES = partial(reconstruction, "CURVES", CURVES_SIZES, digs3pts_images)
+
+BUILT_IN: dict[str, Callable[[Path | None], Problem]] = {
+    "mnist": partial(_MNIST, "sigmoid"),
+    "mnist-linear": partial(_MNIST, "linear"),
+    "curves-like": partial(_LIKE, "sigmoid"),
+    "curves-like-linear": partial(_LIKE, "linear"),
+    "curves": partial(_CURVES, "sigmoid"),
+    "curves-linear": partial(_CURVES, "linear"),
+}
+"""By name; called with the data folder, or None for the usual places."""

@@ -1,0 +1,58 @@
+"""How the learning rate and the momentum change during a run, as functions of the update.
+
+A learning-rate schedule is a text: "constant", "cosine" (to zero over the run), "linear" (to zero),
+"ramp:N" (up over the first N updates), or two of them joined by "+", such as "ramp:3000+cosine".
+A momentum schedule is "constant" or "sutskever".
+"""
+
+import math
+
+_STEP = 250  # updates between two rises of Sutskever's momentum
+_LAST = 1000  # updates at the end with less momentum
+_LAST_MOMENTUM = 0.9
+
+
+def learning_rate_factor(schedule: str, update: int, total: int) -> float:
+    """Return the factor on the learning rate at update number `update` (from 0) of `total`.
+
+    Example:
+        >>> [learning_rate_factor("ramp:4+linear", update, 8) for update in (0, 3, 4, 8)]
+        [0.25, 0.625, 0.5, 0.0]
+    """
+    return math.prod(_factor(part, update, total) for part in schedule.split("+"))
+
+
+def _factor(part: str, update: int, total: int) -> float:
+    name, _, number = part.partition(":")
+    if name == "ramp" and number.isdigit() and int(number) > 0:
+        return min(1.0, (update + 1) / int(number))
+    if part == "constant":
+        return 1.0
+    if part == "linear":
+        return 1 - update / total
+    if part == "cosine":
+        return 0.5 * (1 + math.cos(math.pi * update / total))
+    raise ValueError(
+        f'there is no learning-rate schedule {part!r}; there are "constant", "cosine", "linear" '
+        f'and "ramp:N" with a number N of updates, joined by "+"'
+    )
+
+
+def momentum_at(schedule: str, momentum: float, update: int, total: int) -> float:
+    """Return the momentum at an update; `momentum` is the largest it may reach.
+
+    "sutskever": min(1 - 2^(-1 - log2(floor(t / 250) + 1)), momentum), and 0.9 at most in the last
+    1,000 updates (Sutskever et al. 2013, equation 5 and section 3).
+
+    Example:
+        >>> [momentum_at("sutskever", 0.99, t, 10_000) for t in (0, 250, 750, 9_500)]
+        [0.5, 0.75, 0.875, 0.9]
+    """
+    if schedule == "constant":
+        return momentum
+    if schedule != "sutskever":
+        raise ValueError(
+            f'there is no momentum schedule {schedule!r}; there are "constant" and "sutskever"'
+        )
+    most = min(momentum, _LAST_MOMENTUM) if update >= total - _LAST else momentum
+    return min(1 - 0.5 / (update // _STEP + 1), most)

@@ -1,0 +1,186 @@
+"""Many trials of one method at once: every parameter has a leading dimension of trials.
+
+The network runs under `torch.vmap`, the losses are summed, and one backward pass gives every trial
+its own gradient. On a GPU an update is a captured graph whose elementwise parts are compiled.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import functional_call, stack_module_state
+
+from equilibrate.curvature import LossHessian
+from equilibrate.study.batches import Batches, pieces
+from equilibrate.study.captured import Captured
+from equilibrate.study.dense import dense_forward
+from equilibrate.study.memory_order import laid_out, memory_order
+from equilibrate.study.methods import Method
+from equilibrate.study.precision import computing, dtype_of, forward
+from equilibrate.study.problem import Problem
+from equilibrate.study.scheduling import Scheduling
+from equilibrate.study.stacked_curvature import KINDS, StackedCurvature
+from equilibrate.study.stacked_optimizer import StackedOptimizer
+from equilibrate.study.trial import Trial
+
+_CASES_AT_ONCE = 20_000  # trials times cases in one piece of an evaluation
+
+
+class Stack:
+    """A trainer of several trials of one method, of equal structure (`stacked_rules`)."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        method: Method,
+        trials: Sequence[Trial],
+        device: torch.device,
+    ) -> None:
+        self.problem, self.method, self.trials, self.device = problem, method, list(trials), device
+        self.precision = self.trials[0].precision
+        dtype = dtype_of(self.precision)
+        networks = [problem.network(t.seed).to(device, dtype) for t in self.trials]
+        self.network = networks[0]
+        self._dense = dense_forward(self.network)
+        self.parameters, _ = stack_module_state(networks)
+        self.data = problem.on(device, dtype)
+        self.updates = 0
+        self._lay_out_as_gradients()
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Build what depends on the number of trials."""
+        kind = StackedCurvature if self.method.optimizer in KINDS else StackedOptimizer
+        settings = [trial.settings for trial in self.trials]
+        self.optimizer = kind(self.method.optimizer, settings, list(self.parameters.values()))
+        seeds = [trial.seed for trial in self.trials]
+        self.batches = Batches(self.data, self.trials[0].batch_size, seeds)
+        totals = [trial.epochs * self.batches.updates_per_epoch for trial in self.trials]
+        self.schedule = Scheduling(self.optimizer.settings, totals)
+        self._laid_out = False
+        self._plain = Captured(lambda: self._update(probing=False), self.device)
+        self._probing = Captured(lambda: self._update(probing=True), self.device)
+
+    def advance(self, updates: int) -> None:
+        """Train for a number of updates."""
+        with computing(self.precision):
+            for _ in range(updates):
+                if not self._laid_out or self.updates % self.batches.updates_per_epoch == 0:
+                    self.batches.begin(self.updates)
+                    self._laid_out = True
+                self.schedule.apply(self.updates, self.optimizer.set)
+                self._one_update()
+                self.updates += 1
+
+    def _one_update(self) -> None:
+        if self.updates == 0:
+            self._update(probing=self.optimizer.probes_at(0))  # with the warm-up: never again
+        elif self.optimizer.probes_at(self.updates):
+            self._probing()
+        else:
+            self._plain()
+
+    def _update(self, probing: bool) -> None:
+        """Take the next batch, measure where asked, and move every trial."""
+        total = self._losses(*self.batches.next()).sum()
+        values = list(self.parameters.values())
+        if probing:
+            hessian = LossHessian(total, values)
+            steps = self.optimizer.switches["probe_every"] if self.updates else 0
+            self.optimizer.probe(hessian, steps)
+            gradients: Sequence[Tensor | None] = hessian.gradients
+        else:
+            gradients = torch.autograd.grad(total, values, allow_unused=True)
+        self.optimizer.move(
+            [
+                torch.zeros_like(p) if g is None else g
+                for p, g in zip(values, gradients, strict=True)
+            ]
+        )
+
+    def _losses(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the loss of every trial on its own batch."""
+        return torch.vmap(self.problem.loss)(self._outputs(inputs), targets)
+
+    def _outputs(self, inputs: Tensor) -> Tensor:
+        """Return the output of every trial's network on its own inputs."""
+
+        def one(parameters: dict[str, Tensor], x: Tensor) -> Any:
+            return functional_call(self.network, parameters, (x,))
+
+        with forward(self.precision, self.device):
+            if self._dense is not None and inputs.dim() == 3:
+                return self._dense(self.parameters, inputs)
+            return torch.vmap(one)(self.parameters, inputs)
+
+    @torch.no_grad()
+    def errors(self) -> list[float]:
+        """Return the reported error of every trial over the whole training set."""
+        trials = len(self.trials)
+        total = torch.zeros(trials, dtype=torch.float64, device=self.device)
+        with computing(self.precision):
+            for x, y in pieces(self.data, max(1, _CASES_AT_ONCE // trials)):
+                outputs = self._outputs(x.expand(trials, *x.shape))
+                total += len(x) * torch.vmap(self.problem.reported, (0, None))(outputs, y)
+        return [value / len(self.data[0]) for value in total.tolist()]
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Go on with some of the trials, by position; the others are dropped."""
+        state = self.state_dict()
+        chosen = torch.tensor(list(rows), device=self.device)
+        self.trials = [self.trials[row] for row in rows]
+        kept = _each(state["tensors"], lambda tensor: tensor[chosen])
+        self._restore(kept)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that a later run needs to go on exactly: tensors and plain values."""
+        tensors = {"parameters": self.parameters, "optimizer": self.optimizer.tensors()}
+        return {"updates": self.updates, "tensors": _each(tensors, lambda t: t.detach().clone())}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what `state_dict` returned for the same trials."""
+        self.updates = state["updates"]
+        self._restore(_each(state["tensors"], lambda tensor: tensor.to(self.device)))
+
+    def _restore(self, tensors: dict[str, Any]) -> None:
+        self.parameters = {
+            name: laid_out(tensors["parameters"][name], memory_order(old)).requires_grad_()
+            for name, old in self.parameters.items()
+        }
+        self._prepare()
+        _copy(tensors["optimizer"], self.optimizer.tensors())
+        self.optimizer.renew()
+
+    def _lay_out_as_gradients(self) -> None:
+        """Give parameters the memory order of their gradients, so that updates read in order."""
+        size, trials = self.trials[0].batch_size, len(self.trials)
+        x, y = (tensor[:size].expand(trials, -1, *tensor.shape[1:]) for tensor in self.data)
+        total = self._losses(x, y).sum()
+        values = list(self.parameters.values())
+        gradients = torch.autograd.grad(total, values, allow_unused=True)
+        self.parameters = {
+            name: laid_out(p, memory_order(p if g is None else g)).requires_grad_()
+            for (name, p), g in zip(self.parameters.items(), gradients, strict=True)
+        }
+
+
+def _each(tree: Any, change: Any) -> Any:
+    """Apply a function to every tensor of nested dictionaries and lists."""
+    if isinstance(tree, dict):
+        return {key: _each(value, change) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_each(value, change) for value in tree]
+    return change(tree)
+
+
+def _copy(source: Any, target: Any) -> None:
+    """Copy nested tensors into others of the same shape, in place."""
+    if isinstance(target, dict):
+        for key in target:
+            _copy(source[key], target[key])
+    elif isinstance(target, list):
+        for one, other in zip(source, target, strict=True):
+            _copy(one, other)
+    else:
+        target.copy_(source)

@@ -1,0 +1,185 @@
+"""ESGD and JacobiSGD for a stack of trials: what `optim` keeps as numbers is a tensor here.
+
+Every trial draws its own vector, folds with its own weight and is damped by its own mean, exactly
+as the optimizer alone; the summed loss has a block-diagonal Hessian, so one product serves all.
+One thing differs: a product that is not finite is dropped for its trial alone and waits for the
+next scheduled probe, for nothing is read back to the host in between.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from equilibrate.curvature import LossHessian, draw_elements
+from equilibrate.curvature.vectors import signs_one_by_one, vector_keys
+from equilibrate.diagonals import equilibration, jacobi
+from equilibrate.optim import ESGD, JacobiSGD
+from equilibrate.optim.damping import ROUNDINGS
+from equilibrate.rules import stacked
+from equilibrate.study.memory_order import in_order, view_in_order
+from equilibrate.study.stacked_optimizer import StackedOptimizer, fused, wide
+
+KINDS: dict[type[Optimizer], ModuleType] = {ESGD: equilibration, JacobiSGD: jacobi}
+
+
+class StackedCurvature(StackedOptimizer):
+    """The stacked form of a curvature optimizer."""
+
+    def __init__(
+        self,
+        optimizer: type[Optimizer],
+        settings: Sequence[Mapping[str, Any]],
+        parameters: Sequence[Tensor],
+    ) -> None:
+        super().__init__(optimizer, settings, parameters)
+        self.kind = KINDS[optimizer]
+        self.state["diagonal"] = [torch.zeros_like(p) for p in self.parameters]
+        lr = self.numbers["lr"]
+        trials, tensors = len(lr), len(self.parameters)
+        self.seeds = self.numbers["seed"].to(torch.int64)
+        self.drawn = torch.zeros_like(self.seeds)  # vectors so far: the next one's number
+        self.weight = torch.zeros_like(lr)  # their total weight after forgetting
+        self.scale = lr.new_zeros(trials, tensors)  # mean diagonal over the elements seen
+        self.seen = lr.new_zeros(trials, tensors)  # elements whose curvature was ever non-zero
+        like = self.parameters[0]
+        self.damping = like.new_zeros(trials, tensors)
+        self.fill = like.new_zeros(trials, tensors)
+        self._positions = torch.arange(tensors, device=self.device)
+        self._sizes = lr.new_tensor([p[0].numel() for p in self.parameters])
+        self._decays = any(s.get("weight_decay") for s in self.settings)
+        self._fold_one = fused(_folding(self.kind), self.device)
+        self._largest = fused(_largest, self.device)
+        signs = self.switches["distribution"] == "rademacher" and self.device.type == "cuda"
+        self._signs = fused(signs_one_by_one, self.device) if signs else None
+        self._step_one = fused(_stepping(self.kind), self.device)
+
+    def probes_at(self, update: int) -> bool:
+        """Tell whether a probe is due at an update."""
+        return bool(update % self.switches["probe_every"] == 0)
+
+    @torch.no_grad()
+    def probe(self, hessian: LossHessian, steps: int) -> None:
+        """Fold one product of every trial; `steps` updates after the last, 0 for the warm-up."""
+        if steps:
+            self._fold(hessian, torch.ones_like(self.seeds, dtype=torch.bool), steps)
+            return
+        warmup = self.numbers["warmup_probes"]
+        for done in range(int(warmup.max())):
+            self._fold(hessian, warmup > done, steps=0)
+        for parameter in self.parameters:  # no finite curvature at the start: the trial has failed
+            parameter[self.weight == 0] = torch.nan
+
+    def _fold(self, hessian: LossHessian, chosen: Tensor, steps: int) -> None:
+        vectors = self._draw()
+        products = hessian(vectors)
+        pairs = [
+            (in_order(v, order), in_order(product, order))
+            for v, product, order in zip(vectors, products, self.orders, strict=True)
+        ]
+        self.drawn += chosen
+        chosen = chosen & _all_finite([self._largest(product) for _, product in pairs])
+        weight = self.weight * self.numbers["decay"] ** steps + 1
+        self.weight.copy_(torch.where(chosen, weight, self.weight))
+        # An infinite weight leaves a diagonal as it is, to the last bit.
+        enters = wide(torch.where(chosen, weight, torch.inf).to(self.dtype))
+        diagonals = map(view_in_order, self.state["diagonal"], self.orders)
+        sums = [
+            self._fold_one(diagonal, v, product, wide(chosen), enters)
+            for diagonal, (v, product) in zip(diagonals, pairs, strict=True)
+        ]
+        self.seen.copy_(torch.stack([seen.sum(1) for _, seen in sums], 1))
+        total = torch.stack([total.sum(1) for total, _ in sums], 1)
+        self.scale.copy_(total.double() / self.seen.clamp(min=1))
+        self._renew_damping()
+
+    def _draw(self) -> list[Tensor]:
+        """Draw every trial's own vector over all parameters."""
+        if self._signs is not None:
+            keys = vector_keys(self.seeds[:, None], self.drawn[:, None], self._positions)
+            flat = [self._signs(keys[:, i], p[0].numel()) for i, p in enumerate(self.parameters)]
+        else:
+            flat = [
+                draw_elements(
+                    self.switches["distribution"], 0, p[0].numel(),
+                    seed=self.seeds, probe=self.drawn, parameter=i, device=self.device,
+                )
+                for i, p in enumerate(self.parameters)
+            ]  # fmt: skip
+        return [v.to(self.dtype).view(p.shape) for v, p in zip(flat, self.parameters, strict=True)]
+
+    def _renew_damping(self) -> None:
+        """Renew damping and fill of every tensor, as `optim.damping` does."""
+        share = self.numbers["damping"][:, None]
+        if self.switches["damping_kind"] == "absolute":
+            self.damping.copy_(share.expand_as(self.damping))
+            return
+        own = self.scale
+        mean = (own * self.seen).sum(1, keepdim=True) / self.seen.sum(1, keepdim=True).clamp(min=1)
+        above = own > ROUNDINGS * torch.finfo(self.damping.dtype).eps * mean
+        self.damping.copy_(torch.where(above, share * own, share * mean + mean))
+        self.fill.copy_(torch.where(above & (self.seen < self._sizes), own, 0.0))
+
+    @torch.no_grad()
+    def move(self, gradients: Sequence[Tensor]) -> None:
+        """Move every trial along its gradient divided by its diagonal."""
+        self.step.add_(1)
+        for i, (parameter, gradient) in enumerate(zip(self.parameters, gradients, strict=True)):
+            order = self.orders[i]
+            kept = {slot: view_in_order(own[i], order) for slot, own in self.state.items()}
+            self._step_one(
+                view_in_order(parameter, order),
+                in_order(gradient, order),
+                kept["diagonal"],
+                kept.get("momentum_buffer"),
+                lr=self._derived["lr"],
+                damping=wide(self.damping[:, i]),
+                fill=wide(self.fill[:, i]),
+                momentum=self._derived["momentum"],
+                weight_decay=self._derived["weight_decay"] if self._decays else None,
+                nesterov=self.switches["nesterov"],
+                maximize=self.switches["maximize"],
+            )
+
+    def tensors(self) -> dict[str, Any]:
+        """Return everything kept, by name; the first dimension of all of it counts trials."""
+        own = ("drawn", "weight", "scale", "seen", "damping", "fill")
+        return {**super().tensors(), **{name: getattr(self, name) for name in own}}
+
+
+def _folding(kind: ModuleType) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Return the fold of one tensor; it tells sum and number of the non-zero ones, by row."""
+
+    def fold(
+        diagonal: Tensor, vector: Tensor, product: Tensor, chosen: Tensor, weight: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        contribution = torch.where(chosen, kind.contribution(vector, product), 0.0)
+        kind.fold_(diagonal, contribution, weight)
+        magnitude = kind.magnitude(diagonal)
+        return magnitude.sum(-1), (magnitude != 0).sum(-1)
+
+    return fold
+
+
+def _stepping(kind: ModuleType) -> Callable[..., None]:
+    """Return the update of one tensor by the diagonal as it is stored."""
+
+    def step(
+        parameter: Tensor, gradient: Tensor, diagonal: Tensor, buffer: Tensor | None, **numbers: Any
+    ) -> None:
+        stacked.step_(parameter, gradient, kind.magnitude(diagonal), buffer, **numbers)
+
+    return step
+
+
+def _largest(product: Tensor) -> Tensor:
+    """Return the largest magnitude of every row; not a number where a row holds one."""
+    return product.abs().amax(-1)
+
+
+def _all_finite(largest: Sequence[Tensor]) -> Tensor:
+    """Tell for every trial whether all of its product is finite."""
+    return torch.stack([rows.amax(1) for rows in largest]).isfinite().all(0)

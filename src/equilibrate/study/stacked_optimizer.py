@@ -1,0 +1,103 @@
+"""One optimizer for a stack of trials: every trial its own settings, all moved together."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from equilibrate.study.memory_order import in_order, memory_order, view_in_order
+from equilibrate.study.stacked_rules import RULES, Numbers, complete, per_trial
+
+
+def wide(per_trial: Tensor) -> Tensor:
+    """Give one number a trial the trailing dimensions to broadcast over (trials, a, b)."""
+    return per_trial.view(-1, 1, 1)
+
+
+def fused(function: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
+    """Compile a function of tensors on a GPU, so that it is one pass over memory.
+
+    On a CPU it stays as it is: compiling there takes longer than it saves in a study.
+    """
+    return torch.compile(function, dynamic=True) if device.type == "cuda" else function
+
+
+class StackedOptimizer:
+    """The stacked form of one of torch's first-order optimizers.
+
+    Args:
+        optimizer: the class; one of `RULES`.
+        settings: one mapping a trial, of equal `structure`.
+        parameters: tensors (trials, ...) that are moved in place.
+    """
+
+    def __init__(
+        self,
+        optimizer: type[Optimizer],
+        settings: Sequence[Mapping[str, Any]],
+        parameters: Sequence[Tensor],
+    ) -> None:
+        self.rule, self.parameters = RULES[optimizer], list(parameters)
+        self.settings = [complete(optimizer, each) for each in settings]
+        self.device = self.parameters[0].device
+        self.switches = {name: self.settings[0][name] for name in self.rule.switches}
+        self.numbers: Numbers = per_trial(self.rule, self.settings, self.device)
+        slots = [*self.rule.slots, *self._buffer_slot()]
+        self.state = {slot: [torch.zeros_like(p) for p in self.parameters] for slot in slots}
+        self.orders = [memory_order(p) for p in self.parameters]
+        self.dtype = self.parameters[0].dtype
+        self.step = torch.zeros_like(self.numbers["lr"])
+        self._derived: Numbers = {}
+        self._update = fused(self.rule.update, self.device) if self.rule.update else None
+        self.renew()
+
+    def _buffer_slot(self) -> list[str]:
+        return ["momentum_buffer"] if any(s.get("momentum") for s in self.settings) else []
+
+    def set(self, name: str, values: Sequence[float]) -> None:
+        """Change a number of every trial, as a schedule does."""
+        new = torch.tensor(values, dtype=torch.float64)
+        if self.device.type == "cuda":
+            new = new.pin_memory()
+        self.numbers[name].copy_(new, non_blocking=True)
+        self.renew()
+
+    def renew(self) -> None:
+        """Derive anew what depends on the numbers, in place: captured graphs read these tensors."""
+        for name, value in self.rule.derive(self.numbers, self.step).items():
+            rounded = wide(value.to(self.dtype))
+            if name in self._derived:
+                self._derived[name].copy_(rounded)
+            else:
+                self._derived[name] = rounded.clone()
+
+    @torch.no_grad()
+    def move(self, gradients: Sequence[Tensor]) -> None:
+        """Move every trial along its gradient."""
+        assert self._update is not None
+        self.step.add_(1)
+        if self.rule.counts:
+            self.renew()
+        for i, (parameter, gradient) in enumerate(zip(self.parameters, gradients, strict=True)):
+            order = self.orders[i]
+            kept = {slot: view_in_order(own[i], order) for slot, own in self.state.items()}
+            self._update(
+                view_in_order(parameter, order),
+                in_order(gradient, order),
+                **kept,
+                **self._derived,
+                **self.switches,
+            )
+
+    def probe(self, hessian: Any, steps: int) -> None:
+        """Measure curvature: nothing for a first-order method."""
+
+    def probes_at(self, update: int) -> bool:
+        """Tell whether a probe is due at an update: never for a first-order method."""
+        return False
+
+    def tensors(self) -> dict[str, Any]:
+        """Return everything kept, by name; the first dimension of all of it counts trials."""
+        return {"state": self.state, "numbers": self.numbers, "step": self.step}

@@ -1,0 +1,176 @@
+"""A study: a list of trials known in advance, each of them trained once and recorded.
+
+Resuming is skipping what is recorded and going on from the checkpoints; enlarging a study is
+running it with a longer list. A record's numbers do not depend on how often the study was stopped:
+which trials train together is decided once and remembered (`choices.json`), for neighbours in a
+stack may change the last bit.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import torch
+
+from equilibrate.study import checkpoint
+from equilibrate.study.choices import Choices
+from equilibrate.study.course import Course, Moment, Trainer
+from equilibrate.study.files import say
+from equilibrate.study.group import Group
+from equilibrate.study.journal import Journal, Record
+from equilibrate.study.problem import Problem
+from equilibrate.study.search import Search, cut, error_at, past, random_search
+from equilibrate.study.trial import Trial
+
+Together = Callable[[list[Trial]], list[list[Trial]]]
+
+
+def run_study(
+    problem: Problem,
+    trials: Sequence[Trial],
+    folder: Path | str,
+    *,
+    make_trainer: Callable[[list[Trial]], Trainer],
+    together: Together,
+    search: Search | None = None,
+    evaluate_every: float | None = None,
+    checkpoint_seconds: float = 60.0,
+    report: Callable[[Moment], None] = lambda moment: None,
+    device: torch.device | str = "cpu",
+) -> dict[str, Record]:
+    """Train the trials that are not recorded in the folder; return the records of all, by key.
+
+    Args:
+        problem: what is trained; only the number of updates in an epoch is read here.
+        trials: all of one problem, batch size and number of epochs.
+        folder: of the records, checkpoints and choices; made where it is missing.
+        make_trainer: returns a trainer of the given trials, at their start.
+        together: splits trials of one method into those that train at once.
+        search: how far the trials of a method train; None trains all to the end.
+        evaluate_every: epochs between two points of a curve; None means about 100 points.
+        checkpoint_seconds: the most training, in seconds, that a kill may cost.
+        report: called now and then with how far the study is.
+        device: named in the records.
+
+    Raises:
+        StudyError: the folder cannot be written or is in use; the text says what to do.
+    """
+    trials = list({trial.key: trial for trial in trials}.values())
+    search = search or random_search(trials[0].epochs if trials else 0)
+    _check(problem, trials, search)
+    if not trials:
+        return {}
+    per_epoch = problem.updates_per_epoch
+    every = evaluate_every or max(1, round(search.rungs[-1] / 100))
+    course = Course(
+        make_trainer=make_trainer,
+        epochs=search.rungs[-1],
+        updates_per_epoch=per_epoch,
+        evaluate_every=max(1, round(every * per_epoch)),
+        checkpoint_seconds=checkpoint_seconds,
+        device=device,
+        report=report,
+        progress=dict.fromkeys((trial.key for trial in trials), 0.0),
+    )
+    with Journal(folder) as journal:
+        _note_what_is_there(journal, trials, course, search)
+        for asked in _by_method(trials):
+            groups = _groups(asked, together, course, journal)
+            _run_rungs(asked, groups, search, journal)
+        return {trial.key: journal.records[trial.key] for trial in trials}
+
+
+def _run_rungs(asked: list[Trial], groups: list[Group], search: Search, journal: Journal) -> None:
+    """Train the groups of one method from rung to rung, and cut between two."""
+    running = [trial.key for trial in asked]
+    for rung in search.rungs[:-1]:
+        for group in groups:
+            _train(group, rung)
+            if len(groups) > 1:
+                group.close()
+        running = _passing(running, groups, rung, search.eta, journal)
+        for group in groups:
+            group.drop([t.key for t in group.trials if t.key not in running], "cut", rung)
+    for group in groups:
+        _train(group, search.rungs[-1])
+        group.drop([trial.key for trial in group.trials], "finished")
+
+
+def _train(group: Group, rung: int) -> None:
+    # A group whose last trial was recorded has nothing to open, not even a checkpoint.
+    if group.trials:
+        group.train_to(rung * group.course.updates_per_epoch)
+
+
+def _passing(
+    running: list[str], groups: list[Group], rung: int, eta: int, journal: Journal
+) -> list[str]:
+    """Return the trials that train on; those found beyond the rung passed it in an earlier run."""
+    curves = {key: record["curve"] for key, record in journal.records.items()}
+    for group in groups:
+        curves.update({trial.key: group.curves[trial.key] for trial in group.trials})
+    best = cut([error_at(curves[key], rung) for key in running], eta=eta)
+    return [key for place, key in enumerate(running) if place in best or past(curves[key], rung)]
+
+
+def _groups(
+    asked: list[Trial], together: Together, course: Course, journal: Journal
+) -> list[Group]:
+    """Return the groups with something to record: as they were decided, new ones for the rest."""
+    choices = Choices(journal.folder)
+    decided: list[list[str]] = choices.get("groups", [])
+    by_key = {trial.key: trial for trial in asked}
+    missing = [trial.key for trial in asked if trial.key not in journal.records]
+    groups = []
+    for keys in decided:
+        members = [by_key[key] for key in keys if key in by_key]
+        if len(members) < len(keys):
+            continue  # of another study, or of a longer list: left as it is until that is asked for
+        if any(key in missing for key in keys):
+            groups.append(Group(members, course, journal))
+            missing = [key for key in missing if key not in keys]
+        else:
+            checkpoint.discard(Group(members, course, journal).path)  # a kill came before this
+    new = together([by_key[key] for key in missing]) if missing else []
+    _check_split(new, missing)
+    if new:
+        choices.set("groups", [*decided, *([trial.key for trial in group] for group in new)])
+    return [*groups, *(Group(list(group), course, journal) for group in new)]
+
+
+def _note_what_is_there(
+    journal: Journal, trials: list[Trial], course: Course, search: Search
+) -> None:
+    found = [journal.records[trial.key] for trial in trials if trial.key in journal.records]
+    course.progress.update({record["key"]: course.epochs for record in found})
+    cut_before = sum(record["status"] == "cut" for record in found)
+    if cut_before and len(search.rungs) == 1:
+        say(
+            f"{journal.path}: {cut_before} of these trials were cut by an earlier search and stay "
+            f"so; to train them to the end, choose another folder"
+        )
+
+
+def _by_method(trials: Iterable[Trial]) -> list[list[Trial]]:
+    methods: dict[str, list[Trial]] = {}
+    for trial in trials:
+        methods.setdefault(trial.method, []).append(trial)
+    return list(methods.values())
+
+
+def _check(problem: Problem, trials: list[Trial], search: Search) -> None:
+    for trial in trials:
+        if trial.epochs != search.rungs[-1]:
+            raise ValueError(
+                f"the search ends at epoch {search.rungs[-1]}, a trial of {trial.method} at "
+                f"{trial.epochs}; run them as two studies"
+            )
+        if trial.batch_size != problem.batch_size:
+            raise ValueError(
+                f"{problem.name} has batches of {problem.batch_size}, a trial of {trial.method} "
+                f"of {trial.batch_size}; give run_study the problem with that batch size"
+            )
+
+
+def _check_split(groups: list[list[Trial]], keys: list[str]) -> None:
+    if sorted(trial.key for group in groups for trial in group) != sorted(keys):
+        raise ValueError("together(trials) must put every trial into exactly one group")

@@ -1,0 +1,300 @@
+"""A study: what is recorded, what is skipped, what is cut, and that a resume changes no bit."""
+
+import itertools
+import json
+import math
+
+import pytest
+import torch
+
+from equilibrate.study import group as group_module
+from equilibrate.study.journal import read_records
+from equilibrate.study.search import Search, cut, successive_halving
+from equilibrate.study.study import run_study
+from tests.study import small
+from tests.study.small import SmallTrainer, numbers, run, trial, trials
+
+
+class Stopped(Exception):
+    """Stands for a kill where the process may live on."""
+
+
+def stopping(updates):
+    """A trainer that stops its study once a group has made so many updates."""
+
+    class Stopping(SmallTrainer):
+        def advance(self, iterations):
+            if self.updates >= updates:
+                raise Stopped
+            super().advance(iterations)
+
+    return Stopping
+
+
+def stopped(folder, updates, **options):
+    with pytest.raises(Stopped):
+        run(folder, make_trainer=stopping(updates), **options)
+
+
+def checkpoints(folder):
+    return sorted((folder / "checkpoints").iterdir())
+
+
+def test_a_record_holds_what_the_plan_promises(tmp_path):
+    first, third = (run(tmp_path)[listed.key] for listed in (trials()[0], trials()[2]))
+    described = {k: first[k] for k in trials()[0].describe()}
+    assert described == json.loads(json.dumps(trials()[0].describe()))
+    assert first["curve"]["epoch"] == [0, 1, 2, 3, 4]
+    assert first["curve"]["updates"] == [0, 3, 6, 9, 12]
+    assert (first["status"], first["rung"], first["together"]) == ("finished", None, 3)
+    assert first["final_error"] == first["curve"]["error"][-1]
+    made = {"versions", "device", "machine", "threads", "seed", "command", "time", "seconds"}
+    assert first["provenance"].keys() == made
+    assert third["status"] == "diverged"
+    assert third["final_error"] == third["curve"]["error"][-1]
+    assert all(map(math.isfinite, third["curve"]["error"]))
+
+
+def test_a_trial_not_finite_from_the_start_has_an_empty_curve(tmp_path):
+    class Broken(SmallTrainer):
+        def errors(self):
+            return [math.nan for _ in self.trials]
+
+    records = run(tmp_path, make_trainer=Broken)
+    assert {record["status"] for record in records.values()} == {"diverged"}
+    assert {record["final_error"] for record in records.values()} == {None}
+    assert not checkpoints(tmp_path)
+
+
+def test_a_diverged_trial_is_dropped_where_it_is_noticed(tmp_path):
+    rows = []
+
+    class Watched(SmallTrainer):
+        def advance(self, iterations):
+            rows.append((self.updates, len(self.trials)))
+            super().advance(iterations)
+
+    run(tmp_path, trials()[:3], make_trainer=Watched)
+    assert rows == [(updates, 3 if updates < 3 else 2) for updates in range(12)]
+
+
+@pytest.mark.parametrize("halving", [False, True])
+@pytest.mark.parametrize("updates", range(1, 12))
+def test_stopped_anywhere_and_resumed_with_other_habits(tmp_path, updates, halving):
+    """Checkpoints less often, no groups but the remembered ones: the numbers are the same."""
+    expected = run(tmp_path / "undisturbed", halving=halving)
+    folder = tmp_path / "resumed"
+    habits = {"halving": halving, "checkpoint_seconds": 1e9}
+    try:
+        run(folder, make_trainer=stopping(updates), **habits)
+    except Stopped:
+        assert checkpoints(folder)
+    found = run(folder, together=lambda trials: [[t] for t in trials], **habits)
+    alone = [record for record in found.values() if record["together"] == 1]
+    # Only the second method may have been split anew: its groups were not yet decided.
+    assert {record["method"] for record in alone} <= {"heavy"}
+    plain = [record for record in numbers(expected) if record["method"] == "plain"]
+    assert [record for record in numbers(found) if record["method"] == "plain"] == plain
+
+
+def test_a_finished_study_trains_nothing(tmp_path):
+    first = run(tmp_path)
+    before = (tmp_path / "records.jsonl").read_bytes()
+    assert run(tmp_path, make_trainer=lambda trials: pytest.fail("trained again")) == first
+    assert (tmp_path / "records.jsonl").read_bytes() == before
+
+
+def test_an_enlarged_study_trains_only_what_is_new(tmp_path):
+    made = []
+
+    def make(trials):
+        made.extend(trials)
+        return SmallTrainer(trials)
+
+    first = run(tmp_path, trials()[:2], make_trainer=make)
+    again = run(tmp_path, make_trainer=make)
+    assert [t.key for t in made] == [t.key for t in trials()]
+    assert first.items() <= again.items()
+
+
+def test_a_shorter_list_leaves_the_longer_ones_checkpoint_for_later(tmp_path):
+    stopped(tmp_path, 5)
+    (waiting,) = checkpoints(tmp_path)
+    run(tmp_path, trials()[:2])
+    assert checkpoints(tmp_path) == [waiting]
+    restored = []
+
+    class Watched(SmallTrainer):
+        def load_state_dict(self, state):
+            super().load_state_dict(state)
+            restored.append(self.updates)
+
+    run(tmp_path, make_trainer=Watched)
+    assert restored == [5]
+    assert len(read_records(tmp_path)) == len(trials())
+
+
+def test_a_damaged_checkpoint_starts_its_group_over_and_changes_nothing(tmp_path, capsys):
+    expected = numbers(run(tmp_path / "undisturbed"))
+    stopped(tmp_path / "study", 7)
+    (path,) = checkpoints(tmp_path / "study")
+    path.write_bytes(path.read_bytes()[:-9])
+    assert numbers(run(tmp_path / "study")) == expected
+    assert str(path) in capsys.readouterr().err
+
+
+def test_a_checkpoint_of_another_trainer_starts_its_group_over(tmp_path, capsys):
+    class Other(SmallTrainer):
+        def load_state_dict(self, state):
+            raise KeyError("momentum")
+
+    expected = numbers(run(tmp_path / "undisturbed"))
+    stopped(tmp_path / "study", 7)
+    assert numbers(run(tmp_path / "study", make_trainer=Other)) == expected
+    assert "another version" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("halving", [False, True])
+@pytest.mark.parametrize("line", range(8))
+def test_a_damaged_record_is_computed_again_to_the_same_bits(tmp_path, halving, line):
+    expected = numbers(run(tmp_path, halving=halving))
+    path = tmp_path / "records.jsonl"
+    lines = path.read_bytes().splitlines()
+    path.write_bytes(b"\n".join([*lines[:line], b"?", *lines[line + 1 :], b""]))
+    assert numbers(run(tmp_path, halving=halving)) == expected
+
+
+def test_a_lost_record_of_a_dropped_trial_overrules_a_later_checkpoint(tmp_path):
+    expected = numbers(run(tmp_path / "undisturbed"))
+    stopped(tmp_path / "study", 7)  # the diverged trial is recorded, and not in the checkpoint
+    path = tmp_path / "study" / "records.jsonl"
+    assert path.read_bytes().count(b"\n") == 1
+    path.write_bytes(b"?\n")
+    assert numbers(run(tmp_path / "study")) == expected
+
+
+@pytest.mark.parametrize("groups", [small.threes, lambda trials: [[t] for t in trials]])
+def test_halving_cuts_over_all_groups_of_a_method(tmp_path, groups):
+    records = [r for r in run(tmp_path, halving=True, together=groups).values()]
+    plain = [record for record in records if record["method"] == "plain"]
+    alive = plain
+    for place, rung in enumerate((1, 2)):
+        errors = [
+            dict(zip(r["curve"]["epoch"], r["curve"]["error"], strict=True)).get(rung, math.inf)
+            for r in alive
+        ]
+        passing = [alive[row] for row in cut(errors, eta=2)]
+        stopped_here = [record for record in plain if record["rung"] == rung]
+        assert len(passing) == (3, 1)[place]
+        gone = [r for r in alive if r not in passing and r["status"] != "diverged"]
+        assert stopped_here == gone
+        assert all(r["status"] == "cut" and r["curve"]["epoch"][-1] == rung for r in gone)
+        alive = passing
+    assert [record["status"] for record in alive] == ["finished"]
+
+
+def test_halving_enlarged_lets_new_trials_compete_with_the_recorded_ones(tmp_path):
+    first = run(tmp_path, trials()[:3], halving=True)
+    again = run(tmp_path, halving=True)
+    assert first.items() <= again.items()
+    assert {record["status"] for record in again.values()} == {"finished", "cut", "diverged"}
+
+
+def test_trials_cut_before_stay_cut_and_are_named(tmp_path, capsys):
+    first = run(tmp_path, halving=True)
+    assert capsys.readouterr().err == ""
+    assert run(tmp_path) == first
+    count = sum(record["status"] == "cut" for record in first.values())
+    assert f"{count} of these trials were cut by an earlier search" in capsys.readouterr().err
+
+
+def test_cut_ties_go_to_the_earlier_and_diverged_trials_never_pass():
+    assert cut([2.0, 1.0, 1.0, 1.0], eta=2) == [1, 2]
+    assert cut([math.nan, math.inf, 5.0, -math.inf], eta=2) == [2]
+    assert cut([math.nan, math.inf], eta=2) == []
+    assert cut([3.0], eta=3) == [0]
+
+
+def test_rungs_are_checked():
+    assert successive_halving(81, 27).rungs == (3, 9, 27, 81)
+    for rungs in ((), (3, 1), (1, 1)):
+        with pytest.raises(ValueError, match="growing"):
+            Search(rungs)
+    with pytest.raises(ValueError, match="eta"):
+        Search((1, 2), eta=1)
+
+
+def test_seconds_count_training_alone_and_are_shared(tmp_path, monkeypatch):
+    """A clock that ticks only in `advance` (4 a call) and, far more, in everything else."""
+    now = itertools.count()
+    clock = [0.0]
+
+    class Timed(SmallTrainer):
+        def advance(self, iterations):
+            clock[0] += 4.0
+            super().advance(iterations)
+
+        def errors(self):
+            clock[0] += 1000.0
+            return super().errors()
+
+        def state_dict(self):
+            clock[0] += 1000.0
+            return super().state_dict()
+
+    monkeypatch.setattr(group_module.time, "perf_counter", lambda: clock[0] + 0 * next(now))
+    pair = [trial("plain", seed, lr=0.01) for seed in range(2)]
+    for records in (run(tmp_path, pair, make_trainer=Timed).values(),):
+        assert [r["curve"]["seconds"] for r in records] == [[0.0, 6.0, 12.0, 18.0, 24.0]] * 2
+        assert [r["provenance"]["seconds"] for r in records] == [24.0] * 2
+    with pytest.raises(Stopped):
+        run(tmp_path / "b", pair, make_trainer=type("T", (stopping(5), Timed), {}))
+    resumed = run(tmp_path / "b", pair, make_trainer=Timed).values()
+    assert [r["curve"]["seconds"] for r in resumed] == [[0.0, 6.0, 12.0, 18.0, 24.0]] * 2
+
+
+def test_evaluation_points_and_whole_epochs(tmp_path):
+    only = [trial(lr=0.01)]
+    (half,) = run(tmp_path / "a", only, evaluate_every=5 / 3).values()
+    assert half["curve"]["updates"] == [0, 5, 10, 12]
+    assert half["curve"]["epoch"] == [0, 5 / 3, 10 / 3, 4]
+    (often,) = run(tmp_path / "b", only, evaluate_every=1e-9).values()
+    assert often["curve"]["updates"] == list(range(13))
+
+
+@pytest.mark.parametrize("halving", [False, True])
+def test_reported_work_adds_up(tmp_path, halving):
+    moments = []
+    stopped(tmp_path, 5, halving=halving, report=moments.append)
+    before, total = moments[-1], len(trials()) * small.EPOCHS
+    run(tmp_path, halving=halving, report=moments.append)
+    assert all(moment.total == total for moment in moments)
+    assert 0 < before.done < total
+    assert moments[-1].trained < total
+    assert all(a.done <= b.done for a, b in itertools.pairwise(moments))
+    last = []
+    run(tmp_path, [*trials(), trial("plain", 9, lr=0.01)], report=last.append)
+    assert last[-1].trained == pytest.approx(small.EPOCHS)
+    assert last[-1].done == last[-1].total == total + small.EPOCHS
+
+
+def test_misfits_are_refused_before_anything_is_written(tmp_path):
+    with pytest.raises(ValueError, match="run them as two studies"):
+        run(tmp_path / "a", [trial(lr=0.1)], search=Search((7,)))
+    big = small.problem().__class__(**{**vars_of(small.problem()), "batch_size": 6})
+    with pytest.raises(ValueError, match="batch size"):
+        run_study(big, [trial(lr=0.1)], tmp_path / "a", make_trainer=SmallTrainer, together=list)
+    assert not (tmp_path / "a").exists()
+    with pytest.raises(ValueError, match="exactly one group"):
+        run(tmp_path / "a", together=lambda trials: [trials[:1]])
+    assert run(tmp_path / "b", []) == {}
+
+
+def vars_of(problem):
+    return {name: getattr(problem, name) for name in problem.__dataclass_fields__}
+
+
+def test_a_study_leaves_torchs_generator_alone(tmp_path):
+    before = torch.get_rng_state()
+    run(tmp_path, trials()[:2])
+    assert torch.equal(torch.get_rng_state(), before)
