@@ -5,6 +5,8 @@ saved, and every update draws as much of it as there are rows, so that a trial t
 neighbours, or dropped at another moment, ends at other bits.
 """
 
+from pathlib import Path
+
 import torch
 from torch import nn
 
@@ -13,6 +15,7 @@ from equilibrate.study.search import random_search, successive_halving
 from equilibrate.study.study import run_study
 from equilibrate.study.trial import Trial
 
+ROOT = Path(__file__).parents[2]  # programs in tests/ are found from here
 EPOCHS = 4
 
 

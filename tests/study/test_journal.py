@@ -161,7 +161,7 @@ def test_a_refused_append_leaves_the_file_as_it_was(tmp_path, monkeypatch, call,
     with Journal(tmp_path) as journal:
         with monkeypatch.context() as patch:
             refuse(patch, call, code)
-            with pytest.raises(StudyError, match="disk .* run the same command again"):
+            with pytest.raises(StudyError, match=r"disk .* run the same command again"):
                 journal.append(record("b"))
         assert path.read_bytes() == before
         assert list(journal.records) == ["a"]

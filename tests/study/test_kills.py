@@ -1,4 +1,4 @@
-"""A study killed by SIGKILL and resumed records what an undisturbed one records, to the last bit."""
+"""A study killed by SIGKILL and resumed records what an undisturbed one does, to the last bit."""
 
 import json
 import subprocess
@@ -19,10 +19,8 @@ class Driver:
         self.folder, self.log = folder, folder / "deaths.log"
         self.errors = (folder / "stderr.log").open("w+")
         command = [sys.executable, "-m", "tests.study.killed_study"]
-        pipe = subprocess.PIPE
-        self.process = subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=self.errors, text=True
-        )
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self.errors}
+        self.process = subprocess.Popen(command, text=True, cwd=small.ROOT, **pipes)
         self.undisturbed = {}
 
     def run(self, folder, halving, **death):

@@ -10,6 +10,8 @@ from equilibrate.study.methods import METHODS
 from equilibrate.study.summary import summarize
 from tests.study.synthetic import record, study
 
+pytestmark = pytest.mark.filterwarnings("error")  # matplotlib warns where a layout fails
+
 NAMES = list(METHODS)
 HUGE = record("sgd", [9.0, 1e30], settings={"lr": 0.09}, status="diverged")
 
@@ -55,7 +57,7 @@ def test_every_case_is_written_as_png_and_svg(case, tmp_path):
     assert "</svg>" in svg.read_text()
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", ["three", "six, one seed, halving", "all", "times differ"])
 @pytest.mark.parametrize("size", SIZES)
 def test_the_legend_covers_nothing_and_stays_on_the_page(case, size):
     picture = drawn(case, size)
@@ -103,6 +105,21 @@ def test_times_that_differ_are_left_out_with_the_reason():
     by_time = drawn("times differ").axes[1]
     assert len(by_time.lines) == 0
     assert "trials trained together" in by_time.texts[0].get_text()
+
+
+@pytest.mark.parametrize(
+    ("target", "seen"), [(1e-9, False), (1.0, True), (5.0, True), (1e9, False)]
+)
+@pytest.mark.parametrize("size", SIZES)
+def test_a_target_out_of_reach_leaves_the_curves_readable(target, seen, size):
+    records, methods = CASES["three"], [METHODS[name] for name in NAMES[:3]]
+    with plots.style(size):
+        picture = plots.figure(records, methods, summarize(records, methods, target=target), size)
+        picture.draw_without_rendering()
+    low, high = picture.axes[0].get_ylim()
+    assert (low <= target <= high) == seen
+    assert low > 0.1
+    assert picture.axes[0].get_position().height > 0.2
 
 
 def test_the_title_says_curves_like():

@@ -1,5 +1,7 @@
 """A study: what is recorded, what is skipped, what is cut, and that a resume changes no bit."""
 
+import dataclasses
+import errno
 import itertools
 import json
 import math
@@ -8,11 +10,13 @@ import pytest
 import torch
 
 from equilibrate.study import group as group_module
+from equilibrate.study.files import StudyError
 from equilibrate.study.journal import read_records
 from equilibrate.study.search import Search, cut, successive_halving
 from equilibrate.study.study import run_study
 from tests.study import small
 from tests.study.small import SmallTrainer, numbers, run, trial, trials
+from tests.study.test_journal import refuse
 
 
 class Stopped(Exception):
@@ -37,7 +41,14 @@ def stopped(folder, updates, **options):
 
 
 def checkpoints(folder):
-    return sorted((folder / "checkpoints").iterdir())
+    return sorted(folder.glob("checkpoints/*"))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The numbers of a study that nothing disturbed, by whether it halves."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    return {flag: numbers(run(folder / str(flag), halving=flag)) for flag in (False, True)}
 
 
 def test_a_record_holds_what_the_plan_promises(tmp_path):
@@ -79,22 +90,18 @@ def test_a_diverged_trial_is_dropped_where_it_is_noticed(tmp_path):
 
 
 @pytest.mark.parametrize("halving", [False, True])
-@pytest.mark.parametrize("updates", range(1, 12))
-def test_stopped_anywhere_and_resumed_with_other_habits(tmp_path, updates, halving):
+@pytest.mark.parametrize("updates", range(1, 10))
+def test_stopped_anywhere_and_resumed_with_other_habits(tmp_path, undisturbed, updates, halving):
     """Checkpoints less often, no groups but the remembered ones: the numbers are the same."""
-    expected = run(tmp_path / "undisturbed", halving=halving)
-    folder = tmp_path / "resumed"
     habits = {"halving": halving, "checkpoint_seconds": 1e9}
-    try:
-        run(folder, make_trainer=stopping(updates), **habits)
-    except Stopped:
-        assert checkpoints(folder)
-    found = run(folder, together=lambda trials: [[t] for t in trials], **habits)
+    stopped(tmp_path, updates, **habits)
+    assert checkpoints(tmp_path)
+    found = run(tmp_path, together=lambda trials: [[t] for t in trials], **habits)
     alone = [record for record in found.values() if record["together"] == 1]
     # Only the second method may have been split anew: its groups were not yet decided.
     assert {record["method"] for record in alone} <= {"heavy"}
-    plain = [record for record in numbers(expected) if record["method"] == "plain"]
-    assert [record for record in numbers(found) if record["method"] == "plain"] == plain
+    expected = [record for record in undisturbed[halving] if record["method"] == "plain"]
+    assert [record for record in numbers(found) if record["method"] == "plain"] == expected
 
 
 def test_a_finished_study_trains_nothing(tmp_path):
@@ -120,7 +127,7 @@ def test_an_enlarged_study_trains_only_what_is_new(tmp_path):
 def test_a_shorter_list_leaves_the_longer_ones_checkpoint_for_later(tmp_path):
     stopped(tmp_path, 5)
     (waiting,) = checkpoints(tmp_path)
-    run(tmp_path, trials()[:2])
+    run(tmp_path, trials()[:1])
     assert checkpoints(tmp_path) == [waiting]
     restored = []
 
@@ -134,24 +141,50 @@ def test_a_shorter_list_leaves_the_longer_ones_checkpoint_for_later(tmp_path):
     assert len(read_records(tmp_path)) == len(trials())
 
 
-def test_a_damaged_checkpoint_starts_its_group_over_and_changes_nothing(tmp_path, capsys):
-    expected = numbers(run(tmp_path / "undisturbed"))
-    stopped(tmp_path / "study", 7)
-    (path,) = checkpoints(tmp_path / "study")
+def test_a_damaged_checkpoint_starts_its_group_over_and_changes_nothing(
+    tmp_path, undisturbed, capsys
+):
+    stopped(tmp_path, 7)
+    (path,) = checkpoints(tmp_path)
     path.write_bytes(path.read_bytes()[:-9])
-    assert numbers(run(tmp_path / "study")) == expected
+    assert numbers(run(tmp_path)) == undisturbed[False]
     assert str(path) in capsys.readouterr().err
 
 
-def test_a_checkpoint_of_another_trainer_starts_its_group_over(tmp_path, capsys):
+def test_a_checkpoint_of_another_trainer_starts_its_group_over(tmp_path, undisturbed, capsys):
     class Other(SmallTrainer):
         def load_state_dict(self, state):
             raise KeyError("momentum")
 
-    expected = numbers(run(tmp_path / "undisturbed"))
-    stopped(tmp_path / "study", 7)
-    assert numbers(run(tmp_path / "study", make_trainer=Other)) == expected
+    stopped(tmp_path, 7)
+    assert numbers(run(tmp_path, make_trainer=Other)) == undisturbed[False]
     assert "another version" in capsys.readouterr().err
+
+
+def test_a_checkpoint_damaged_between_two_rungs_is_made_up_for_by_a_resume(tmp_path, undisturbed):
+    def damage(moment):
+        if moment.epoch == 1 and moment.trials == 3:  # the second group; the first one waits
+            for path in checkpoints(tmp_path):
+                path.write_bytes(b"?")
+
+    with pytest.raises(StudyError, match="damaged while the study ran"):
+        run(tmp_path, halving=True, report=damage)
+    assert numbers(run(tmp_path, halving=True)) == undisturbed[True]
+
+
+@pytest.mark.parametrize("append", range(8))
+def test_a_disk_full_at_any_record_keeps_those_before(tmp_path, undisturbed, monkeypatch, append):
+    lines = itertools.count()
+
+    def reached(descriptor, data):
+        return bytes(data[:7]) == b'{"batch' and next(lines) == append
+
+    with monkeypatch.context() as patch:
+        refuse(patch, "write", errno.ENOSPC, when=reached)
+        with pytest.raises(StudyError, match="the disk is full"):
+            run(tmp_path)
+    assert len(read_records(tmp_path)) == append
+    assert numbers(run(tmp_path)) == undisturbed[False]
 
 
 @pytest.mark.parametrize("halving", [False, True])
@@ -164,18 +197,17 @@ def test_a_damaged_record_is_computed_again_to_the_same_bits(tmp_path, halving, 
     assert numbers(run(tmp_path, halving=halving)) == expected
 
 
-def test_a_lost_record_of_a_dropped_trial_overrules_a_later_checkpoint(tmp_path):
-    expected = numbers(run(tmp_path / "undisturbed"))
-    stopped(tmp_path / "study", 7)  # the diverged trial is recorded, and not in the checkpoint
-    path = tmp_path / "study" / "records.jsonl"
+def test_a_lost_record_of_a_dropped_trial_overrules_a_later_checkpoint(tmp_path, undisturbed):
+    stopped(tmp_path, 7)  # the diverged trial is recorded, and not in the checkpoint
+    path = tmp_path / "records.jsonl"
     assert path.read_bytes().count(b"\n") == 1
     path.write_bytes(b"?\n")
-    assert numbers(run(tmp_path / "study")) == expected
+    assert numbers(run(tmp_path)) == undisturbed[False]
 
 
 @pytest.mark.parametrize("groups", [small.threes, lambda trials: [[t] for t in trials]])
 def test_halving_cuts_over_all_groups_of_a_method(tmp_path, groups):
-    records = [r for r in run(tmp_path, halving=True, together=groups).values()]
+    records = run(tmp_path, halving=True, together=groups).values()
     plain = [record for record in records if record["method"] == "plain"]
     alive = plain
     for place, rung in enumerate((1, 2)):
@@ -198,6 +230,14 @@ def test_halving_enlarged_lets_new_trials_compete_with_the_recorded_ones(tmp_pat
     again = run(tmp_path, halving=True)
     assert first.items() <= again.items()
     assert {record["status"] for record in again.values()} == {"finished", "cut", "diverged"}
+
+
+def test_halving_enlarged_does_not_call_back_who_passed(tmp_path):
+    poor = [trials()[0], trials()[4]]
+    stopped(tmp_path, 5, listed=poor, halving=True)  # the first has passed the rung at 3 updates
+    records = run(tmp_path, [*poor, *trials()], halving=True)
+    assert records[poor[0].key]["rung"] == 2
+    assert records[poor[0].key]["curve"]["epoch"] == [0, 1, 2]
 
 
 def test_trials_cut_before_stay_cut_and_are_named(tmp_path, capsys):
@@ -225,8 +265,7 @@ def test_rungs_are_checked():
 
 
 def test_seconds_count_training_alone_and_are_shared(tmp_path, monkeypatch):
-    """A clock that ticks only in `advance` (4 a call) and, far more, in everything else."""
-    now = itertools.count()
+    """A clock that moves by 4 in `advance`, and by far more in everything else."""
     clock = [0.0]
 
     class Timed(SmallTrainer):
@@ -242,15 +281,13 @@ def test_seconds_count_training_alone_and_are_shared(tmp_path, monkeypatch):
             clock[0] += 1000.0
             return super().state_dict()
 
-    monkeypatch.setattr(group_module.time, "perf_counter", lambda: clock[0] + 0 * next(now))
+    monkeypatch.setattr(group_module.time, "perf_counter", lambda: clock[0])
     pair = [trial("plain", seed, lr=0.01) for seed in range(2)]
-    for records in (run(tmp_path, pair, make_trainer=Timed).values(),):
-        assert [r["curve"]["seconds"] for r in records] == [[0.0, 6.0, 12.0, 18.0, 24.0]] * 2
-        assert [r["provenance"]["seconds"] for r in records] == [24.0] * 2
     with pytest.raises(Stopped):
-        run(tmp_path / "b", pair, make_trainer=type("T", (stopping(5), Timed), {}))
-    resumed = run(tmp_path / "b", pair, make_trainer=Timed).values()
-    assert [r["curve"]["seconds"] for r in resumed] == [[0.0, 6.0, 12.0, 18.0, 24.0]] * 2
+        run(tmp_path, pair, make_trainer=type("Both", (stopping(5), Timed), {}))
+    records = run(tmp_path, pair, make_trainer=Timed).values()
+    assert [r["curve"]["seconds"] for r in records] == [[0.0, 6.0, 12.0, 18.0, 24.0]] * 2
+    assert [r["provenance"]["seconds"] for r in records] == [24.0] * 2
 
 
 def test_evaluation_points_and_whole_epochs(tmp_path):
@@ -264,15 +301,15 @@ def test_evaluation_points_and_whole_epochs(tmp_path):
 
 @pytest.mark.parametrize("halving", [False, True])
 def test_reported_work_adds_up(tmp_path, halving):
-    moments = []
-    stopped(tmp_path, 5, halving=halving, report=moments.append)
-    before, total = moments[-1], len(trials()) * small.EPOCHS
-    run(tmp_path, halving=halving, report=moments.append)
-    assert all(moment.total == total for moment in moments)
-    assert 0 < before.done < total
-    assert moments[-1].trained < total
-    assert all(a.done <= b.done for a, b in itertools.pairwise(moments))
-    last = []
+    before, after, last = [], [], []
+    stopped(tmp_path, 5, halving=halving, report=before.append)
+    run(tmp_path, halving=halving, report=after.append)
+    total = len(trials()) * small.EPOCHS
+    for moments in (before, after):
+        assert {moment.total for moment in moments} == {total}
+        assert all(a.done <= b.done for a, b in itertools.pairwise(moments))
+    assert 0 < before[-1].trained < before[-1].done < total
+    assert 0 < after[-1].trained < total - before[-1].trained
     run(tmp_path, [*trials(), trial("plain", 9, lr=0.01)], report=last.append)
     assert last[-1].trained == pytest.approx(small.EPOCHS)
     assert last[-1].done == last[-1].total == total + small.EPOCHS
@@ -281,17 +318,13 @@ def test_reported_work_adds_up(tmp_path, halving):
 def test_misfits_are_refused_before_anything_is_written(tmp_path):
     with pytest.raises(ValueError, match="run them as two studies"):
         run(tmp_path / "a", [trial(lr=0.1)], search=Search((7,)))
-    big = small.problem().__class__(**{**vars_of(small.problem()), "batch_size": 6})
+    big = dataclasses.replace(small.problem(), batch_size=6)
     with pytest.raises(ValueError, match="batch size"):
         run_study(big, [trial(lr=0.1)], tmp_path / "a", make_trainer=SmallTrainer, together=list)
     assert not (tmp_path / "a").exists()
     with pytest.raises(ValueError, match="exactly one group"):
         run(tmp_path / "a", together=lambda trials: [trials[:1]])
     assert run(tmp_path / "b", []) == {}
-
-
-def vars_of(problem):
-    return {name: getattr(problem, name) for name in problem.__dataclass_fields__}
 
 
 def test_a_study_leaves_torchs_generator_alone(tmp_path):

@@ -45,7 +45,7 @@ class LossHessian:
                 allow_unused=True,
             )
         self.present = [g is not None for g in gradients]
-        self.gradients = [None if g is None else g.detach() for g in gradients]
+        self.gradients: list[Tensor | None] = [None if g is None else g.detach() for g in gradients]
         # Where the loss is linear in a parameter the gradient is a constant: its row of H is zero.
         self._curved = [i for i, g in enumerate(gradients) if g is not None and g.requires_grad]
         self._gradients = [g for g in gradients if g is not None and g.requires_grad]

@@ -26,7 +26,7 @@ _MIX_2 = -7723592293110705685
 _LOW_32_BITS = 0xFFFFFFFF
 _SIGN_BIT_32 = -(2**31)
 _FLOAT_ONE_BITS = 0x3F800000  # the float32 number 1.0; with the sign bit set, -1.0
-_SIGNS_PER_WORD = 64
+SIGNS_PER_WORD = 64
 
 
 Words = Any  # a Python integer or an integer tensor: the same arithmetic serves both
@@ -69,40 +69,40 @@ def _words(key: int | Tensor, start: int, stop: int, device: torch.device | str)
 
 def _signs(key: int | Tensor, start: int, stop: int, device: torch.device | str) -> Tensor:
     """Return elements start..stop-1 as +-1, each a bit moved to the sign of the number one."""
-    first = start // _SIGNS_PER_WORD
-    halves = _words(key, first, -(-stop // _SIGNS_PER_WORD), device).view(torch.int32)
+    first = start // SIGNS_PER_WORD
+    halves = _words(key, first, -(-stop // SIGNS_PER_WORD), device).view(torch.int32)
     position = torch.arange(32, device=device, dtype=torch.int32)
     bits = halves.unsqueeze(-1) << position
     signs = bits.bitwise_and_(_SIGN_BIT_32).bitwise_or_(_FLOAT_ONE_BITS).view(torch.float32)
-    offset = start - first * _SIGNS_PER_WORD
+    offset = start - first * SIGNS_PER_WORD
     return signs.flatten(-2)[..., offset : offset + stop - start]
 
 
-def vector_keys(seed: Tensor, probe: Tensor, parameter: Tensor) -> Tensor:
-    """Return the 64-bit keys that name the vectors of (seed, probe, parameter), broadcast."""
-    key = _key(seed, probe, parameter)
-    assert isinstance(key, Tensor)
-    return key
+def sign_words(seed: Tensor, probe: Tensor, parameter: Tensor, number: Tensor) -> Tensor:
+    """Return the words, 64 signs each, number `number` of the vectors named by the rest, broadcast.
+
+    With `signs_of` they are the same signs as `draw_elements` gives, for many parameters at once.
+    """
+    words: Tensor = _mix(_key(seed, probe, parameter) + number * _GOLDEN)
+    return words
 
 
-def signs_one_by_one(keys: Tensor, count: int) -> Tensor:
-    """Return `count` signs for each of the keys (P,), every element by itself: (P, count), float32.
+def signs_of(words: Tensor, count: int) -> Tensor:
+    """Return the first `count` signs held by words (P, W), as float32 (P, count).
 
-    The same numbers as `draw_elements`, which mixes one word for 64 of them: more arithmetic, but
-    without a word in memory, so that a compiler makes one pass of it.
+    Every element picks its own bit, so that a compiler makes one pass of it.
 
     Example:
-        >>> keys = vector_keys(torch.tensor([1]), torch.tensor([0]), torch.tensor([3]))
+        >>> one = torch.tensor([1])
+        >>> words = sign_words(one, 0 * one, 3 * one, torch.arange(2)).unsqueeze(0)
         >>> whole = draw_elements("rademacher", 0, 100, seed=1, probe=0, parameter=3)
-        >>> bool((signs_one_by_one(keys, 100)[0] == whole).all())
+        >>> bool((signs_of(words, 100)[0] == whole).all())
         True
     """
-    element = torch.arange(count, device=keys.device)
-    words = _mix(keys.unsqueeze(-1) + (element // _SIGNS_PER_WORD) * _GOLDEN)
-    place = element % _SIGNS_PER_WORD
-    bit = (words >> (place // 32 * 32 + 31 - place % 32)) & 1
-    signs: Tensor = 1.0 - 2.0 * bit.to(torch.float32)
-    return signs
+    element = torch.arange(count, device=words.device)
+    place = element % SIGNS_PER_WORD
+    bit = (words[:, element // SIGNS_PER_WORD] >> (place // 32 * 32 + 31 - place % 32)) & 1
+    return 1.0 - 2.0 * bit.to(torch.float32)
 
 
 def _normals(key: int | Tensor, start: int, stop: int, device: torch.device | str) -> Tensor:

@@ -40,9 +40,11 @@ def dense_forward(network: nn.Module) -> Forward | None:
     ]
 
     def forward(parameters: Mapping[str, Tensor], x: Tensor) -> Tensor:
+        # Features before cases: then the gradient of a weight comes out in the weight's own order.
+        x = x.mT
         for layer in layers:
             x = layer(parameters, x)
-        return x
+        return x.mT
 
     return forward
 
@@ -56,8 +58,8 @@ def _plain(layer: nn.Module) -> bool:
 
 def _linear(name: str) -> Forward:
     def layer(parameters: Mapping[str, Tensor], x: Tensor) -> Tensor:
-        bias = parameters[f"{name}.bias"].unsqueeze(1)
-        return torch.baddbmm(bias, x, parameters[f"{name}.weight"].mT)
+        bias = parameters[f"{name}.bias"].unsqueeze(2)
+        return torch.baddbmm(bias, parameters[f"{name}.weight"], x)
 
     return layer
 

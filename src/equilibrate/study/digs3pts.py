@@ -117,7 +117,7 @@ def image_statistics(images: Tensor, reference: Tensor) -> dict[str, float]:
     wide, base = images.double(), reference.double()
     mean = base.mean(0)
     # eigh sorts upwards: the last columns are the principal components.
-    components = torch.linalg.eigh(torch.cov(base.T, correction=0)).eigenvectors[:, -_COMPONENTS:]
+    components = torch.linalg.eigh(torch.cov(base.T)).eigenvectors[:, -_COMPONENTS:]
     centred = wide - mean
     squared = centred.square().sum(1).mean()
     kept = (centred @ components).square().sum(1).mean()

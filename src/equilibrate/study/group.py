@@ -23,6 +23,7 @@ import torch
 
 from equilibrate.study import checkpoint
 from equilibrate.study.course import Course, Moment, Trainer
+from equilibrate.study.files import StudyError
 from equilibrate.study.journal import Journal, Record
 from equilibrate.study.naming import digest
 from equilibrate.study.provenance import provenance
@@ -45,6 +46,7 @@ class Group:
     curves: dict[str, Curve] = field(init=False)
     seconds: float = 0.0  # of training, per trial, over all resumes
     _trainer: Trainer | None = None
+    _opened: bool = False
     _unsaved: bool = False
     _saved_at: float = 0.0
     _saving_took: float = 0.0
@@ -92,14 +94,19 @@ class Group:
     def _open(self) -> Trainer:
         if self._trainer is None:
             self._trainer = self._restored() or self._started()
+            self._opened = True
             self._keep(self._trainer)
             self._saved_at = time.perf_counter()
             self._count(self._trainer)
         return self._trainer
 
     def _started(self) -> Trainer:
-        self.trials, self.seconds, self._unsaved = list(self.members), 0.0, True
-        self.curves = {trial.key: _empty_curve() for trial in self.members}
+        if self._opened:  # only from the first rung on are the neighbours those of the first time
+            raise StudyError(
+                f"{self.path}: the checkpoint was damaged while the study ran. Run the same "
+                f"command again: what was recorded is kept, and these trials start over"
+            )
+        self._unsaved = True
         return self.course.make_trainer(list(self.members))
 
     def _restored(self) -> Trainer | None:

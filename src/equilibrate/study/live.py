@@ -37,6 +37,7 @@ class Live:
     last: Moment | None = None
     states: dict[str, Moment] = field(default_factory=dict)
     best: dict[str, float] = field(default_factory=dict)
+    ended: bool = False
     drawn: int = 0  # lines on the terminal, to be drawn over
 
     def __post_init__(self) -> None:
@@ -54,6 +55,7 @@ class Live:
 
     def finish(self) -> None:
         """Show the end of the phase, and leave it on the screen."""
+        self.ended = True
         if self.stream is None:
             return
         if self.last is None or not self.last.trained:
@@ -102,7 +104,7 @@ class Live:
         state = self.states[name]
         epoch = f"epoch {int(state.epoch)} of {self.epochs}"
         best = f"best {self.best[name]:.4g}" if name in self.best else ""
-        training = f"{state.trials} training" if name == present else "done"
+        training = "done" if name != present or self.ended else f"{state.trials} training"
         return f"{epoch:14}  {best:12}  {training}"
 
     def _terminal(self) -> bool:

@@ -114,7 +114,9 @@ def at_edge(settings: Mapping[str, Any], space: Space) -> list[str]:
         end = _end(settings[name], where) if name in settings else None
         if end:
             low, high = _bounds(where)
-            found.append(f"{name} {settings[name]:g} is at the {end} edge of {low:g} to {high:g}")
+            found.append(
+                f"{name} {settings[name]:g} is at the {end} edge of {low:.3g} to {high:.3g}"
+            )
     return found
 
 

@@ -45,12 +45,9 @@ def curves(
         axes.plot(curve[axis], curve["error"], color=colour, linewidth=0.6, alpha=0.25)
     for method, rows in winners.items():
         _winner(axes, axis, rows, looks[method])
+    _scale_errors(axes, records, winners, target)
     if target is not None:
-        axes.axhline(target, color=_GREY, linewidth=0.7, linestyle=":", zorder=1)
-        axes.annotate("target", (0.01, target), xycoords=("axes fraction", "data"), color=_GREY,
-                      xytext=(0, -1.5), textcoords="offset points", va="top",
-                      fontsize="small")  # fmt: skip
-    _scale_errors(axes, records, winners)
+        _mark_target(axes, target)
     name, unit = ("updates", "updates") if axis == "updates" else ("time", "seconds")
     axes.set(title=f"Error against {name}", xlabel=unit, ylabel="error")
     axes.set_xlim(left=0)
@@ -123,14 +120,32 @@ def _columns(rows: Sequence[Record], name: str) -> list[list[float]]:
     return [[value for value in column if value is not None] for column in columns]
 
 
-def _scale_errors(axes: Any, records: Sequence[Record], winners: Winners) -> None:
-    """A trial on its way to infinity must not press the others flat: it leaves at the top."""
+def _mark_target(axes: Any, target: float) -> None:
+    low, high = axes.get_ylim()
+    if not low <= target <= high:
+        return
+    axes.axhline(target, color=_GREY, linewidth=0.7, linestyle=":", zorder=1)
+    # Beside the panel, where no curve runs.
+    axes.annotate("target", (1.0, target), xycoords=("axes fraction", "data"), xytext=(2, 0),
+                  textcoords="offset points", va="center", color=_GREY,
+                  fontsize="small")  # fmt: skip
+
+
+def _scale_errors(
+    axes: Any, records: Sequence[Record], winners: Winners, target: float | None
+) -> None:
+    """A trial on its way to infinity must not press the others flat: it leaves at the top.
+
+    A target that is nearly reached is in view, one that is out of reach is not.
+    """
     starts = [error for record in records for error in record["curve"]["error"][:1]]
     won = [error for rows in winners.values() for row in rows for error in row["curve"]["error"]]
     every = [error for record in records for error in record["curve"]["error"]]
     if not every:
         return
     top, bottom = max(starts + won), min(every)
+    if target is not None and bottom / 10 <= target <= 10 * top:
+        top, bottom = max(top, target), min(bottom, target)
     if 0 < bottom < top:
         axes.set_ylim(bottom * (bottom / top) ** 0.05, top * (top / bottom) ** 0.05)
         _log(axes, "y", bottom, top)

@@ -125,18 +125,18 @@ def _title(summary: Summary) -> str:
 
 def _legend(picture: Any, methods: Sequence[Method], looks: Mapping[str, panels.Look]) -> None:
     """Below the panels, where it covers nothing, in as few and as even rows as fit."""
-    from matplotlib import rcParams
     from matplotlib.lines import Line2D
 
-    labels = [method.label or method.name for method in methods]
     handles = [
-        Line2D([], [], marker=looks[method.name].marker, markersize=4.5, label=label,
-               **looks[method.name].line)
-        for method, label in zip(methods, labels, strict=True)
+        Line2D([], [], marker=looks[method.name].marker, markersize=4.5,
+               label=method.label or method.name, **looks[method.name].line)
+        for method in methods
     ]  # fmt: skip
-    # A letter is about 0.6 of the font size wide; the line and the gaps take nine letters.
-    entry = (max(map(len, labels)) + 9) * 0.6 * rcParams["font.size"] / 72
-    fitting = max(1, int(picture.get_figwidth() / entry))
-    rows = math.ceil(len(labels) / fitting)
-    picture.legend(handles=handles, loc="outside lower center", ncols=math.ceil(len(labels) / rows),
-                   handlelength=3)  # fmt: skip
+    for rows in range(1, len(handles) + 1):
+        columns = math.ceil(len(handles) / rows)
+        legend = picture.legend(
+            handles=handles, loc="outside lower center", ncols=columns, handlelength=3
+        )
+        if columns == 1 or True:
+            break
+        legend.remove()

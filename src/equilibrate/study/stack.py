@@ -8,16 +8,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.func import functional_call, stack_module_state
+from torch.func import stack_module_state
 
-from equilibrate.curvature import LossHessian
 from equilibrate.study.batches import Batches, pieces
 from equilibrate.study.captured import Captured
-from equilibrate.study.dense import dense_forward
 from equilibrate.study.memory_order import laid_out, memory_order
 from equilibrate.study.methods import Method
-from equilibrate.study.precision import computing, dtype_of, forward
+from equilibrate.study.passes import passes
+from equilibrate.study.precision import computing, dtype_of
 from equilibrate.study.problem import Problem
 from equilibrate.study.scheduling import Scheduling
 from equilibrate.study.stacked_curvature import KINDS, StackedCurvature
@@ -41,8 +39,7 @@ class Stack:
         self.precision = self.trials[0].precision
         dtype = dtype_of(self.precision)
         networks = [problem.network(t.seed).to(device, dtype) for t in self.trials]
-        self.network = networks[0]
-        self._dense = dense_forward(self.network)
+        self.passes = passes(problem, self.precision, device)
         self.parameters, _ = stack_module_state(networks)
         self.data = problem.on(device, dtype)
         self.updates = 0
@@ -83,36 +80,21 @@ class Stack:
 
     def _update(self, probing: bool) -> None:
         """Take the next batch, measure where asked, and move every trial."""
-        total = self._losses(*self.batches.next()).sum()
-        values = list(self.parameters.values())
+        batch = self.batches.next()
         if probing:
-            hessian = LossHessian(total, values)
+            hessian = self.passes.hessian(self.parameters, *batch)
             steps = self.optimizer.switches["probe_every"] if self.updates else 0
             self.optimizer.probe(hessian, steps)
-            gradients: Sequence[Tensor | None] = hessian.gradients
+            gradients = hessian.gradients
         else:
-            gradients = torch.autograd.grad(total, values, allow_unused=True)
+            gradients = self.passes.gradients(self.parameters, *batch)
+        values = self.parameters.values()
         self.optimizer.move(
             [
                 torch.zeros_like(p) if g is None else g
                 for p, g in zip(values, gradients, strict=True)
             ]
         )
-
-    def _losses(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Return the loss of every trial on its own batch."""
-        return torch.vmap(self.problem.loss)(self._outputs(inputs), targets)
-
-    def _outputs(self, inputs: Tensor) -> Tensor:
-        """Return the output of every trial's network on its own inputs."""
-
-        def one(parameters: dict[str, Tensor], x: Tensor) -> Any:
-            return functional_call(self.network, parameters, (x,))
-
-        with forward(self.precision, self.device):
-            if self._dense is not None and inputs.dim() == 3:
-                return self._dense(self.parameters, inputs)
-            return torch.vmap(one)(self.parameters, inputs)
 
     @torch.no_grad()
     def errors(self) -> list[float]:
@@ -121,8 +103,7 @@ class Stack:
         total = torch.zeros(trials, dtype=torch.float64, device=self.device)
         with computing(self.precision):
             for x, y in pieces(self.data, max(1, _CASES_AT_ONCE // trials)):
-                outputs = self._outputs(x.expand(trials, *x.shape))
-                total += len(x) * torch.vmap(self.problem.reported, (0, None))(outputs, y)
+                total += len(x) * self.passes.errors(self.parameters, x, y)
         return [value / len(self.data[0]) for value in total.tolist()]
 
     def keep(self, rows: Sequence[int]) -> None:
@@ -156,9 +137,7 @@ class Stack:
         """Give parameters the memory order of their gradients, so that updates read in order."""
         size, trials = self.trials[0].batch_size, len(self.trials)
         x, y = (tensor[:size].expand(trials, -1, *tensor.shape[1:]) for tensor in self.data)
-        total = self._losses(x, y).sum()
-        values = list(self.parameters.values())
-        gradients = torch.autograd.grad(total, values, allow_unused=True)
+        gradients = self.passes.gradients(self.parameters, x, y)
         self.parameters = {
             name: laid_out(p, memory_order(p if g is None else g)).requires_grad_()
             for (name, p), g in zip(self.parameters.items(), gradients, strict=True)

@@ -14,13 +14,14 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from equilibrate.curvature import LossHessian, draw_elements
-from equilibrate.curvature.vectors import signs_one_by_one, vector_keys
+from equilibrate.curvature import draw_elements
 from equilibrate.diagonals import equilibration, jacobi
 from equilibrate.optim import ESGD, JacobiSGD
 from equilibrate.optim.damping import ROUNDINGS
 from equilibrate.rules import stacked
 from equilibrate.study.memory_order import in_order, view_in_order
+from equilibrate.study.passes import Hessian
+from equilibrate.study.sign_words import SignWords
 from equilibrate.study.stacked_optimizer import StackedOptimizer, fused, wide
 
 KINDS: dict[type[Optimizer], ModuleType] = {ESGD: equilibration, JacobiSGD: jacobi}
@@ -48,13 +49,13 @@ class StackedCurvature(StackedOptimizer):
         like = self.parameters[0]
         self.damping = like.new_zeros(trials, tensors)
         self.fill = like.new_zeros(trials, tensors)
-        self._positions = torch.arange(tensors, device=self.device)
         self._sizes = lr.new_tensor([p[0].numel() for p in self.parameters])
         self._decays = any(s.get("weight_decay") for s in self.settings)
+        self._sum = fused(_summing(self.kind), self.device)
         self._fold_one = fused(_folding(self.kind), self.device)
         self._largest = fused(_largest, self.device)
         signs = self.switches["distribution"] == "rademacher" and self.device.type == "cuda"
-        self._signs = fused(signs_one_by_one, self.device) if signs else None
+        self._words = SignWords(self.parameters) if signs else None
         self._step_one = fused(_stepping(self.kind), self.device)
 
     def probes_at(self, update: int) -> bool:
@@ -62,7 +63,7 @@ class StackedCurvature(StackedOptimizer):
         return bool(update % self.switches["probe_every"] == 0)
 
     @torch.no_grad()
-    def probe(self, hessian: LossHessian, steps: int) -> None:
+    def probe(self, hessian: Hessian, steps: int) -> None:
         """Fold one product of every trial; `steps` updates after the last, 0 for the warm-up."""
         if steps:
             self._fold(hessian, torch.ones_like(self.seeds, dtype=torch.bool), steps)
@@ -73,24 +74,23 @@ class StackedCurvature(StackedOptimizer):
         for parameter in self.parameters:  # no finite curvature at the start: the trial has failed
             parameter[self.weight == 0] = torch.nan
 
-    def _fold(self, hessian: LossHessian, chosen: Tensor, steps: int) -> None:
+    def _fold(self, hessian: Hessian, chosen: Tensor, steps: int) -> None:
         vectors = self._draw()
         products = hessian(vectors)
-        pairs = [
-            (in_order(v, order), in_order(product, order))
+        contributions = [
+            in_order(self.kind.contribution(v, product), order)
             for v, product, order in zip(vectors, products, self.orders, strict=True)
         ]
         self.drawn += chosen
-        chosen = chosen & _all_finite([self._largest(product) for _, product in pairs])
+        chosen = chosen & _all_finite([self._largest(each) for each in contributions])
         weight = self.weight * self.numbers["decay"] ** steps + 1
         self.weight.copy_(torch.where(chosen, weight, self.weight))
         # An infinite weight leaves a diagonal as it is, to the last bit.
         enters = wide(torch.where(chosen, weight, torch.inf).to(self.dtype))
-        diagonals = map(view_in_order, self.state["diagonal"], self.orders)
-        sums = [
-            self._fold_one(diagonal, v, product, wide(chosen), enters)
-            for diagonal, (v, product) in zip(diagonals, pairs, strict=True)
-        ]
+        diagonals = list(map(view_in_order, self.state["diagonal"], self.orders))
+        for diagonal, contribution in zip(diagonals, contributions, strict=True):
+            self._fold_one(diagonal, contribution, wide(chosen), enters)
+        sums = [self._sum(diagonal) for diagonal in diagonals]
         self.seen.copy_(torch.stack([seen.sum(1) for _, seen in sums], 1))
         total = torch.stack([total.sum(1) for total, _ in sums], 1)
         self.scale.copy_(total.double() / self.seen.clamp(min=1))
@@ -98,9 +98,8 @@ class StackedCurvature(StackedOptimizer):
 
     def _draw(self) -> list[Tensor]:
         """Draw every trial's own vector over all parameters."""
-        if self._signs is not None:
-            keys = vector_keys(self.seeds[:, None], self.drawn[:, None], self._positions)
-            flat = [self._signs(keys[:, i], p[0].numel()) for i, p in enumerate(self.parameters)]
+        if self._words is not None:
+            flat = self._words.draw(self.seeds, self.drawn)
         else:
             flat = [
                 draw_elements(
@@ -150,18 +149,23 @@ class StackedCurvature(StackedOptimizer):
         return {**super().tensors(), **{name: getattr(self, name) for name in own}}
 
 
-def _folding(kind: ModuleType) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Return the fold of one tensor; it tells sum and number of the non-zero ones, by row."""
+def _folding(kind: ModuleType) -> Callable[..., None]:
+    """Return the fold of one tensor, into the chosen trials."""
 
-    def fold(
-        diagonal: Tensor, vector: Tensor, product: Tensor, chosen: Tensor, weight: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        contribution = torch.where(chosen, kind.contribution(vector, product), 0.0)
-        kind.fold_(diagonal, contribution, weight)
+    def fold(diagonal: Tensor, contribution: Tensor, chosen: Tensor, weight: Tensor) -> None:
+        kind.fold_(diagonal, torch.where(chosen, contribution, 0.0), weight)
+
+    return fold
+
+
+def _summing(kind: ModuleType) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+    """Return what sums up one diagonal: by row, the sum and the number of the non-zero ones."""
+
+    def sums(diagonal: Tensor) -> tuple[Tensor, Tensor]:
         magnitude = kind.magnitude(diagonal)
         return magnitude.sum(-1), (magnitude != 0).sum(-1)
 
-    return fold
+    return sums
 
 
 def _stepping(kind: ModuleType) -> Callable[..., None]:
