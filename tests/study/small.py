@@ -7,6 +7,7 @@ neighbours, or dropped at another moment, ends at other bits.
 
 from pathlib import Path
 
+import pytest
 import torch
 from torch import nn
 
@@ -104,3 +105,28 @@ def numbers(records):
         curve = {k: v for k, v in record["curve"].items() if k != "seconds"}
         kept.append({**plain, "curve": curve})
     return sorted(kept, key=lambda record: record["key"])
+
+
+class Stopped(Exception):
+    """Stands for a kill where the process may live on."""
+
+
+def stopping(updates):
+    """A trainer that stops its study once a group has made so many updates."""
+
+    class Stopping(SmallTrainer):
+        def advance(self, iterations):
+            if self.updates >= updates:
+                raise Stopped
+            super().advance(iterations)
+
+    return Stopping
+
+
+def stopped(folder, updates, **options):
+    with pytest.raises(Stopped):
+        run(folder, make_trainer=stopping(updates), **options)
+
+
+def checkpoints(folder):
+    return sorted(folder.glob("checkpoints/*"))

@@ -229,6 +229,31 @@ def test_a_signal_stops_it_and_the_same_command_goes_on(number, status, tmp_path
     assert "Traceback" not in error
 
 
+def numbers(folder):
+    lines = (folder / "records.jsonl").read_text().splitlines()
+    return {r["key"]: (r["status"], r["curve"]["error"]) for r in map(json.loads, lines)}
+
+
+@pytest.mark.parametrize("at_once", ["1", "2"])
+@pytest.mark.parametrize("moment", [1, 4, 9])
+def test_an_interrupted_command_ends_with_the_numbers_of_one_that_was_not(
+    at_once, moment, here, capsys, monkeypatch
+):
+    words = ["compare", "wave:wave", *SMALL, "--seeds", "2", "--at-once", at_once]
+    assert main([*words, "--out", "undisturbed"]) == 0
+    with monkeypatch.context() as patch:
+        calls = iter(range(1, 1000))
+
+        def stop(live, now):
+            if next(calls) == moment:
+                raise KeyboardInterrupt
+
+        patch.setattr("equilibrate.study.live.Live.__call__", stop)
+        assert main([*words, "--out", "stopped"]) == 130
+    assert main([*words, "--out", "stopped"]) == 0
+    assert numbers(here / "stopped") == numbers(here / "undisturbed")
+
+
 # A process started in the background of a shell ignores SIGINT; Python then never raises.
 RESTORED = """
 import signal, sys

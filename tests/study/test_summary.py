@@ -54,14 +54,17 @@ def test_methods_are_listed_by_final_error_whatever_the_order_of_request():
 
 
 @pytest.mark.parametrize("names", [["sgd", "adam"], ["sgd", "nag", "rmsprop", "esgd"]])
-@pytest.mark.parametrize("seeds", [1, 2, 3, 5])
+@pytest.mark.parametrize("seeds", [1, 2, 3, 4])
 def test_every_method_reaches_the_default_target_at_its_median(names, seeds):
     summary = summarize(study(names, seeds=seeds), [METHODS[name] for name in names])
     for outcome in summary.outcomes:
         assert outcome.final_error.seeds == seeds
         assert outcome.final_error.low <= outcome.final_error.median <= outcome.final_error.high
-        assert outcome.updates.low <= 2000
-    assert summary.target == max(o.final_error.median for o in summary.outcomes)
+        assert outcome.updates.median <= 2000
+        assert 2 * outcome.updates.finite > seeds
+    assert summary.target >= max(o.final_error.median for o in summary.outcomes)
+    if seeds % 2:
+        assert summary.target == max(o.final_error.median for o in summary.outcomes)
 
 
 def test_a_given_target_replaces_the_default_and_may_be_missed():

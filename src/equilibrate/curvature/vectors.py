@@ -87,22 +87,19 @@ def sign_words(seed: Tensor, probe: Tensor, parameter: Tensor, number: Tensor) -
     return words
 
 
-def signs_of(words: Tensor, count: int) -> Tensor:
-    """Return the first `count` signs held by words (P, W), as float32 (P, count).
-
-    Every element picks its own bit, so that a compiler makes one pass of it.
+def signs_of(words: Tensor) -> Tensor:
+    """Return the signs held by words (P, W), as float32 (P, 64 W).
 
     Example:
         >>> one = torch.tensor([1])
         >>> words = sign_words(one, 0 * one, 3 * one, torch.arange(2)).unsqueeze(0)
-        >>> whole = draw_elements("rademacher", 0, 100, seed=1, probe=0, parameter=3)
-        >>> bool((signs_of(words, 100)[0] == whole).all())
+        >>> whole = draw_elements("rademacher", 0, 128, seed=1, probe=0, parameter=3)
+        >>> bool((signs_of(words)[0] == whole).all())
         True
     """
-    element = torch.arange(count, device=words.device)
-    place = element % SIGNS_PER_WORD
-    bit = (words[:, element // SIGNS_PER_WORD] >> (place // 32 * 32 + 31 - place % 32)) & 1
-    return 1.0 - 2.0 * bit.to(torch.float32)
+    halves = words.view(torch.int32).unsqueeze(-1)
+    bit = (halves >> (31 - torch.arange(32, device=words.device, dtype=torch.int32))) & 1
+    return torch.where(bit == 0, 1.0, -1.0).flatten(1)
 
 
 def _normals(key: int | Tensor, start: int, stop: int, device: torch.device | str) -> Tensor:

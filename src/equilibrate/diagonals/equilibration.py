@@ -4,6 +4,8 @@ Stored is the root, so that an ordinary step takes none; a fold squares, average
 again, all inside `hypot`, which neither overflows nor underflows where a plain square would.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -24,12 +26,21 @@ def fold_(diagonal: Tensor, contribution: Tensor, weight: float | Tensor) -> Non
         >>> d
         tensor([3.4641])
     """
-    share = 1 / weight
-    entering = contribution.to(diagonal.dtype) * share**0.5
+    mix_(diagonal, contribution, *shares(weight))
+
+
+def shares(weight: float | Tensor) -> tuple[Any, Any]:
+    """Return the factors on D and on Hv at a total weight: sqrt(1 - 1/weight), sqrt(1/weight)."""
+    return (1 - 1 / weight) ** 0.5, (1 / weight) ** 0.5
+
+
+def mix_(diagonal: Tensor, contribution: Tensor, old: Any, new: Any) -> None:
+    """Fold with the factors of `shares`: D^2 <- (old D)^2 + (new Hv)^2, in place."""
+    entering = contribution.to(diagonal.dtype) * new
     if torch.compiler.is_compiling():
-        diagonal.copy_(_root_of_squares(diagonal * (1 - share) ** 0.5, entering))
+        diagonal.copy_(_root_of_squares(diagonal * old, entering))
         return
-    diagonal.mul_((1 - share) ** 0.5)
+    diagonal.mul_(old)
     torch.hypot(diagonal, entering, out=diagonal)
 
 

@@ -3,6 +3,8 @@
 Stored is the signed mean: the absolute value is taken of the average, never averaged itself.
 """
 
+from typing import Any
+
 from torch import Tensor
 
 
@@ -23,7 +25,17 @@ def fold_(diagonal: Tensor, contribution: Tensor, weight: float | Tensor) -> Non
         >>> d
         tensor([1.])
     """
-    diagonal.lerp_(contribution.to(diagonal.dtype), 1 / weight)
+    mix_(diagonal, contribution, *shares(weight))
+
+
+def shares(weight: float | Tensor) -> tuple[Any, Any]:
+    """Return the factors on d and on v * Hv at a total weight: 1 - 1/weight, 1/weight."""
+    return 1 - 1 / weight, 1 / weight
+
+
+def mix_(diagonal: Tensor, contribution: Tensor, old: Any, new: Any) -> None:
+    """Fold with the factors of `shares`: d <- old d + new (v * Hv), in place."""
+    diagonal.mul_(old).add_(contribution.to(diagonal.dtype) * new)
 
 
 def magnitude(diagonal: Tensor) -> Tensor:

@@ -14,6 +14,9 @@ class Captured:
     then on one launch replays it. What changes between calls must live in tensors.
     """
 
+    CALLS = _BEFORE_CAPTURE + 1
+    """After so many calls a function is captured."""
+
     def __init__(self, function: Callable[[], None], device: torch.device) -> None:
         self._function = function
         self._on_gpu = device.type == "cuda"

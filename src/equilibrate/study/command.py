@@ -13,20 +13,16 @@ from types import FrameType
 
 import torch
 
-from equilibrate.study.alone import Alone
+from equilibrate.study.choose import Chooser
 from equilibrate.study.compare import Means, Plan, adapted, compare
-from equilibrate.study.course import Trainer
 from equilibrate.study.files import StudyError, explained, write_whole
 from equilibrate.study.methods import Method, find_method
 from equilibrate.study.outcome import Record
 from equilibrate.study.plots import MissingExtra, draw, require_drawing
 from equilibrate.study.problem import Problem, ProblemError, find_problem
 from equilibrate.study.problems import BUILT_IN
-from equilibrate.study.stack import Stack
-from equilibrate.study.stacked_rules import structure, why_not_stacked
 from equilibrate.study.summary import plain, summarize
 from equilibrate.study.table import table
-from equilibrate.study.trial import Trial
 
 
 class Refusal(RuntimeError):
@@ -80,7 +76,10 @@ def run(arguments: argparse.Namespace) -> None:
         precision=arguments.precision,
     )
     folder = arguments.out or Path("out") / f"compare-{_slug(arguments.problem)}"
-    records = compare(plan, folder, _means(plan, device, arguments.at_once))
+    named = {method.name: method for method in methods}
+    chooser = Chooser(problem, named, folder, device, arguments.at_once)
+    means = Means(chooser.make_trainer, chooser.together, device)
+    records = compare(plan, folder, means)
     _write(records, methods, arguments.target, folder)
 
 
@@ -148,32 +147,6 @@ def _method(name: str) -> Method:
         ) from error
     except ValueError as error:
         raise Refusal(str(error)) from error
-
-
-def _means(plan: Plan, device: torch.device, at_once: int | None) -> Means:
-    methods = {method.name: method for method in plan.methods}
-    width = at_once or (1 if device.type == "cpu" else plan.trials)
-
-    # Decided by the method alone: a stack that has shrunk to one trial is still a stack, and its
-    # checkpoint is a stack's.
-    def stacked(trial: Trial) -> bool:
-        return (
-            width > 1 and why_not_stacked(methods[trial.method].optimizer, trial.settings) is None
-        )
-
-    def make_trainer(trials: list[Trial]) -> Trainer:
-        kind = Stack if stacked(trials[0]) else Alone
-        return kind(plan.problem, methods[trials[0].method], trials, device)
-
-    def together(trials: list[Trial]) -> list[list[Trial]]:
-        alike: dict[object, list[Trial]] = {}
-        for trial in trials:
-            alone, optimizer = not stacked(trial), methods[trial.method].optimizer
-            kind = trial.key if alone else structure(optimizer, trial.settings)
-            alike.setdefault(kind, []).append(trial)
-        return [rows[k : k + width] for rows in alike.values() for k in range(0, len(rows), width)]
-
-    return Means(make_trainer, together, device)
 
 
 def _slug(name: str) -> str:

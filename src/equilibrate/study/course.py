@@ -20,19 +20,19 @@ class Trainer(Protocol):
     def updates(self) -> int:
         """Updates made so far."""
 
-    def advance(self, iterations: int) -> None:
+    def advance(self, iterations: int, /) -> None:
         """Train, and return when it is done (an accelerator's queue is empty)."""
 
     def errors(self) -> list[float]:
         """Return the reported error of each trial; not finite where it diverged."""
 
-    def keep(self, rows: list[int]) -> None:
+    def keep(self, rows: list[int], /) -> None:
         """Drop the other trials; there is at least one row."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return tensors and plain values from which training goes on to the last bit."""
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any], /) -> None:
         """Take up such a state."""
 
 

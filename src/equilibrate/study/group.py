@@ -44,6 +44,7 @@ class Group:
     journal: Journal
     trials: list[Trial] = field(init=False)
     curves: dict[str, Curve] = field(init=False)
+    updates: int = 0
     seconds: float = 0.0  # of training, per trial, over all resumes
     _trainer: Trainer | None = None
     _opened: bool = False
@@ -210,7 +211,8 @@ class Group:
         }
 
     def _count(self, trainer: Trainer, iterations: int = 0) -> None:
-        course, epoch = self.course, self.course.epoch(trainer.updates)
+        self.updates = trainer.updates
+        course, epoch = self.course, self.course.epoch(self.updates)
         new = [trial for trial in self.trials if trial.key not in self.journal.records]
         course.progress.update({trial.key: epoch for trial in new})
         course.trained += len(new) * iterations / course.updates_per_epoch

@@ -2,7 +2,7 @@
 
 The gradient of a batched product may come transposed. An update that reads parameter and gradient
 in different orders crawls, so parameters are laid out as their gradients are, and everything
-elementwise works on views (trials, a, b) whose last dimension is contiguous.
+elementwise works on contiguous views (trials, elements).
 """
 
 from torch import Tensor
@@ -27,12 +27,10 @@ def laid_out(tensor: Tensor, order: list[int]) -> Tensor:
 
 
 def in_order(tensor: Tensor, order: list[int]) -> Tensor:
-    """Return (trials, a, b) in memory order: a view where the tensor lies so, else a copy."""
-    last = tensor.shape[order[-1]] if tensor.dim() > 1 else 1
-    return tensor.permute(order).reshape(tensor.shape[0], -1, last)
+    """Return (trials, elements) in memory order: a view where the tensor lies so, else a copy."""
+    return tensor.permute(order).reshape(tensor.shape[0], -1)
 
 
 def view_in_order(tensor: Tensor, order: list[int]) -> Tensor:
     """Return the same as a view that may be written to, or raise: a copy would lose the writing."""
-    last = tensor.shape[order[-1]] if tensor.dim() > 1 else 1
-    return tensor.detach().permute(order).view(tensor.shape[0], -1, last)
+    return tensor.detach().permute(order).view(tensor.shape[0], -1)

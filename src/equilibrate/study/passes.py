@@ -30,8 +30,8 @@ class Hessian(Protocol):
         """The gradient of every trial's loss."""
         ...
 
-    def __call__(self, vectors: Sequence[Tensor]) -> list[Tensor]:
-        """Return H v, block by block: every trial's own product."""
+    def __call__(self, vectors: Sequence[Tensor]) -> tuple[Sequence[Tensor], Tensor]:
+        """Return every trial's own product H v, and for each trial whether all of it is finite."""
         ...
 
 
@@ -81,7 +81,7 @@ class Passes:
         """Return the Hessian of every trial's loss on its own batch."""
         if self._products is None:
             total = self.losses(parameters, inputs, targets).sum()
-            return LossHessian(total, list(parameters.values()))
+            return _LiveHessian(LossHessian(total, list(parameters.values())))
         return _FunctionHessian(self._products, parameters, inputs, targets)
 
     def _gradients_and_products(
@@ -90,16 +90,35 @@ class Passes:
         vectors: Sequence[Tensor],
         inputs: Tensor,
         targets: Tensor,
-    ) -> tuple[list[Tensor], list[Tensor]]:
+    ) -> tuple[list[Tensor], list[Tensor], Tensor]:
         def total(values: list[Tensor]) -> Tensor:
             named = dict(zip(parameters, values, strict=True))
             return self.losses(named, inputs, targets).sum()
 
         point = [p.detach() for p in parameters.values()]
-        both: tuple[list[Tensor], list[Tensor]] = torch.func.jvp(  # type: ignore[assignment]
+        gradients, products = torch.func.jvp(  # type: ignore[misc]
             torch.func.grad(total), (point,), (list(vectors),)
         )
-        return both
+        return gradients, products, _all_finite(products)
+
+
+def _all_finite(products: Sequence[Tensor]) -> Tensor:
+    """Tell for every trial whether all of its product is finite."""
+    # Row by row first: few trials are too few for a device to share the work.
+    rows = [product.reshape(len(product), -1, product.shape[-1]) for product in products]
+    return torch.stack([row.abs().amax(-1).amax(-1) for row in rows]).isfinite().all(0)
+
+
+class _LiveHessian:
+    """The Hessian of a live loss, by double backward."""
+
+    def __init__(self, hessian: LossHessian) -> None:
+        self._hessian = hessian
+        self.gradients = hessian.gradients
+
+    def __call__(self, vectors: Sequence[Tensor]) -> tuple[Sequence[Tensor], Tensor]:
+        products = self._hessian(vectors)
+        return products, _all_finite(products)
 
 
 class _FunctionHessian:
@@ -112,10 +131,12 @@ class _FunctionHessian:
         self._where = parameters, inputs, targets
         self.gradients: Sequence[Tensor | None] = []
 
-    def __call__(self, vectors: Sequence[Tensor]) -> list[Tensor]:
+    def __call__(self, vectors: Sequence[Tensor]) -> tuple[Sequence[Tensor], Tensor]:
         parameters, inputs, targets = self._where
-        self.gradients, products = self._function(parameters, list(vectors), inputs, targets)
-        return list(products)
+        self.gradients, products, finite = self._function(
+            parameters, list(vectors), inputs, targets
+        )
+        return products, finite
 
 
 @lru_cache(maxsize=4)

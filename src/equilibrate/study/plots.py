@@ -14,6 +14,7 @@ from equilibrate.study import panels
 from equilibrate.study.methods import Method
 from equilibrate.study.outcome import Record, comparable
 from equilibrate.study.summary import Summary, winners_of
+from equilibrate.study.table import many
 
 # Okabe and Ito's palette, told apart by every kind of colour vision; yellow is too pale for lines.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -119,8 +120,7 @@ def _looks(methods: Sequence[Method]) -> dict[str, panels.Look]:
 def _title(summary: Summary) -> str:
     seeds = {seed for outcome in summary.outcomes for seed in outcome.seeds}
     over = f", {len(seeds)} seeds" if len(seeds) > 1 else ""
-    epochs = f"{summary.epochs} epoch{'s' * (summary.epochs != 1)}"
-    return f"{summary.problem}: {epochs}{over}"
+    return f"{summary.problem}: {many(summary.epochs, 'epoch')}{over}"
 
 
 def _legend(picture: Any, methods: Sequence[Method], looks: Mapping[str, panels.Look]) -> None:
@@ -137,6 +137,6 @@ def _legend(picture: Any, methods: Sequence[Method], looks: Mapping[str, panels.
         legend = picture.legend(
             handles=handles, loc="outside lower center", ncols=columns, handlelength=3
         )
-        if columns == 1 or True:
+        if columns == 1 or legend.get_window_extent().width < picture.bbox.width:
             break
         legend.remove()

@@ -1,4 +1,4 @@
-"""Probe signs of a stack on a GPU: all words at once, then one pass for each parameter."""
+"""Probe signs of a stack on a GPU: all words at once, then all signs in one pass."""
 
 from collections.abc import Sequence
 
@@ -33,5 +33,6 @@ class SignWords:
     def draw(self, seeds: Tensor, probes: Tensor) -> list[Tensor]:
         """Return one tensor (trials, elements) for each parameter."""
         words = sign_words(seeds[:, None], probes[:, None], self._owner, self._number)
-        parts = torch.split(words, self._lengths, dim=1)
-        return [self._signs(part, n) for part, n in zip(parts, self._counts, strict=True)]
+        signs = self._signs(words)
+        parts = torch.split(signs, [n * SIGNS_PER_WORD for n in self._lengths], dim=1)
+        return [part[:, :count] for part, count in zip(parts, self._counts, strict=True)]

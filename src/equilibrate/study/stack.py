@@ -45,6 +45,21 @@ class Stack:
         self.updates = 0
         self._lay_out_as_gradients()
         self._prepare()
+        self._rehearse()
+
+    def _rehearse(self) -> None:
+        """On a GPU, compile and capture now, and leave no trace: training then runs at its pace."""
+        if self.device.type != "cuda":
+            return
+        before = self.state_dict()["tensors"]
+        with computing(self.precision):
+            for function in (self._plain, self._probing)[: 1 + self.optimizer.probes_at(0)]:
+                for _ in range(Captured.CALLS):
+                    self.batches.begin(0)
+                    function()
+        with torch.no_grad():
+            _copy(before, {"parameters": self.parameters, "optimizer": self.optimizer.tensors()})
+        self.optimizer.renew()
 
     def _prepare(self) -> None:
         """Build what depends on the number of trials."""
@@ -56,8 +71,9 @@ class Stack:
         totals = [trial.epochs * self.batches.updates_per_epoch for trial in self.trials]
         self.schedule = Scheduling(self.optimizer.settings, totals)
         self._laid_out = False
-        self._plain = Captured(lambda: self._update(probing=False), self.device)
-        self._probing = Captured(lambda: self._update(probing=True), self.device)
+        every = self.optimizer.switches.get("probe_every")
+        self._plain = Captured(lambda: self._update(None), self.device)
+        self._probing = Captured(lambda: self._update(every), self.device)
 
     def advance(self, updates: int) -> None:
         """Train for a number of updates."""
@@ -69,22 +85,23 @@ class Stack:
                 self.schedule.apply(self.updates, self.optimizer.set)
                 self._one_update()
                 self.updates += 1
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)  # whoever reads a clock sees what was done
 
     def _one_update(self) -> None:
-        if self.updates == 0:
-            self._update(probing=self.optimizer.probes_at(0))  # with the warm-up: never again
-        elif self.optimizer.probes_at(self.updates):
-            self._probing()
-        else:
+        if not self.optimizer.probes_at(self.updates):
             self._plain()
+        elif self.updates == 0:
+            self._update(0)  # the warm-up
+        else:
+            self._probing()
 
-    def _update(self, probing: bool) -> None:
-        """Take the next batch, measure where asked, and move every trial."""
+    def _update(self, since_probe: int | None) -> None:
+        """Take the next batch, move every trial; first measure, unless `since_probe` is None."""
         batch = self.batches.next()
-        if probing:
+        if since_probe is not None:
             hessian = self.passes.hessian(self.parameters, *batch)
-            steps = self.optimizer.switches["probe_every"] if self.updates else 0
-            self.optimizer.probe(hessian, steps)
+            self.optimizer.probe(hessian, since_probe)
             gradients = hessian.gradients
         else:
             gradients = self.passes.gradients(self.parameters, *batch)
@@ -132,6 +149,7 @@ class Stack:
         self._prepare()
         _copy(tensors["optimizer"], self.optimizer.tensors())
         self.optimizer.renew()
+        self._rehearse()
 
     def _lay_out_as_gradients(self) -> None:
         """Give parameters the memory order of their gradients, so that updates read in order."""

@@ -49,11 +49,15 @@ class StackedCurvature(StackedOptimizer):
         like = self.parameters[0]
         self.damping = like.new_zeros(trials, tensors)
         self.fill = like.new_zeros(trials, tensors)
+        # Summed row by row first: few trials are too few for a device to share the work.
+        self._rows = [
+            p.shape[order[-1]] if p.dim() > 1 else 1
+            for p, order in zip(self.parameters, self.orders, strict=True)
+        ]
         self._sizes = lr.new_tensor([p[0].numel() for p in self.parameters])
         self._decays = any(s.get("weight_decay") for s in self.settings)
         self._sum = fused(_summing(self.kind), self.device)
         self._fold_one = fused(_folding(self.kind), self.device)
-        self._largest = fused(_largest, self.device)
         signs = self.switches["distribution"] == "rademacher" and self.device.type == "cuda"
         self._words = SignWords(self.parameters) if signs else None
         self._step_one = fused(_stepping(self.kind), self.device)
@@ -76,21 +80,25 @@ class StackedCurvature(StackedOptimizer):
 
     def _fold(self, hessian: Hessian, chosen: Tensor, steps: int) -> None:
         vectors = self._draw()
-        products = hessian(vectors)
+        products, finite = hessian(vectors)
         contributions = [
             in_order(self.kind.contribution(v, product), order)
             for v, product, order in zip(vectors, products, self.orders, strict=True)
         ]
         self.drawn += chosen
-        chosen = chosen & _all_finite([self._largest(each) for each in contributions])
+        chosen = chosen & finite
         weight = self.weight * self.numbers["decay"] ** steps + 1
         self.weight.copy_(torch.where(chosen, weight, self.weight))
         # An infinite weight leaves a diagonal as it is, to the last bit.
-        enters = wide(torch.where(chosen, weight, torch.inf).to(self.dtype))
+        shares = self.kind.shares(torch.where(chosen, weight, torch.inf))
+        old, new = (wide(share.to(self.dtype)) for share in shares)
         diagonals = list(map(view_in_order, self.state["diagonal"], self.orders))
         for diagonal, contribution in zip(diagonals, contributions, strict=True):
-            self._fold_one(diagonal, contribution, wide(chosen), enters)
-        sums = [self._sum(diagonal) for diagonal in diagonals]
+            self._fold_one(diagonal, contribution, wide(chosen), old, new)
+        sums = [
+            self._sum(diagonal.view(len(diagonal), -1, length))
+            for diagonal, length in zip(diagonals, self._rows, strict=True)
+        ]
         self.seen.copy_(torch.stack([seen.sum(1) for _, seen in sums], 1))
         total = torch.stack([total.sum(1) for total, _ in sums], 1)
         self.scale.copy_(total.double() / self.seen.clamp(min=1))
@@ -152,8 +160,10 @@ class StackedCurvature(StackedOptimizer):
 def _folding(kind: ModuleType) -> Callable[..., None]:
     """Return the fold of one tensor, into the chosen trials."""
 
-    def fold(diagonal: Tensor, contribution: Tensor, chosen: Tensor, weight: Tensor) -> None:
-        kind.fold_(diagonal, torch.where(chosen, contribution, 0.0), weight)
+    def fold(
+        diagonal: Tensor, contribution: Tensor, chosen: Tensor, old: Tensor, new: Tensor
+    ) -> None:
+        kind.mix_(diagonal, torch.where(chosen, contribution, 0.0), old, new)
 
     return fold
 
@@ -177,13 +187,3 @@ def _stepping(kind: ModuleType) -> Callable[..., None]:
         stacked.step_(parameter, gradient, kind.magnitude(diagonal), buffer, **numbers)
 
     return step
-
-
-def _largest(product: Tensor) -> Tensor:
-    """Return the largest magnitude of every row; not a number where a row holds one."""
-    return product.abs().amax(-1)
-
-
-def _all_finite(largest: Sequence[Tensor]) -> Tensor:
-    """Tell for every trial whether all of its product is finite."""
-    return torch.stack([rows.amax(1) for rows in largest]).isfinite().all(0)

@@ -12,8 +12,8 @@ from equilibrate.study.stacked_rules import RULES, Numbers, complete, per_trial
 
 
 def wide(per_trial: Tensor) -> Tensor:
-    """Give one number a trial the trailing dimensions to broadcast over (trials, a, b)."""
-    return per_trial.view(-1, 1, 1)
+    """Give one number a trial the shape to broadcast over (trials, elements)."""
+    return per_trial.view(-1, 1)
 
 
 def fused(function: Callable[..., Any], device: torch.device) -> Callable[..., Any]:

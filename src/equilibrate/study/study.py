@@ -106,10 +106,13 @@ def _passing(
 ) -> list[str]:
     """Return the trials that train on; those found beyond the rung passed it in an earlier run."""
     curves = {key: record["curve"] for key, record in journal.records.items()}
+    beyond = {key for key in running if key in curves and past(curves[key], rung)}
     for group in groups:
         curves.update({trial.key: group.curves[trial.key] for trial in group.trials})
+        if group.updates > rung * group.course.updates_per_epoch:
+            beyond.update(trial.key for trial in group.trials)
     best = cut([error_at(curves[key], rung) for key in running], eta=eta)
-    return [key for place, key in enumerate(running) if place in best or past(curves[key], rung)]
+    return [key for place, key in enumerate(running) if place in best or key in beyond]
 
 
 def _groups(

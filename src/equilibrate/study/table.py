@@ -12,9 +12,19 @@ def table(summary: Summary) -> str:
     """The whole text: title, table, notes."""
     heads = _heads(summary)
     rows = [_row(summary, outcome) for outcome in summary.outcomes]
-    title = f"# {summary.problem}: {len(rows)} methods, {summary.epochs} epochs"
+    title = f"# {summary.problem}: {many(len(rows), 'method')}, {many(summary.epochs, 'epoch')}"
     notes = "\n".join(f"- {note}" for note in _notes(summary))
     return f"{title}\n\n{markdown([heads, *rows])}\n\n{notes}\n"
+
+
+def many(number: int, word: str) -> str:
+    """A number of things.
+
+    Example:
+        >>> many(1, "epoch"), many(2, "epoch")
+        ('1 epoch', '2 epochs')
+    """
+    return f"{number} {word}{'s' * (number != 1)}"
 
 
 def markdown(rows: Sequence[Sequence[str]]) -> str:

@@ -1,0 +1,150 @@
+"""Stacked or one after the other: decided by what can be, then by measurement, then remembered.
+
+A network or an optimizer that cannot be stacked trains alone, and the reason is told. Of what can
+be stacked, a GPU takes all that fits its limit; on a CPU, where a stack gains little or loses, both
+ways are timed on the problem itself and the faster is taken. The choice is kept with the records:
+a study resumed elsewhere or on a busier day goes on as it began.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch.func import stack_module_state
+
+from equilibrate.study.alone import Alone
+from equilibrate.study.choices import Choices
+from equilibrate.study.course import Trainer
+from equilibrate.study.files import say
+from equilibrate.study.methods import Method
+from equilibrate.study.passes import Passes
+from equilibrate.study.problem import Problem
+from equilibrate.study.stack import Stack
+from equilibrate.study.stacked_rules import structure, why_not_stacked
+from equilibrate.study.trial import Trial
+
+MOST_ON_A_GPU = 64
+MOST_ON_A_CPU = 8
+_ROUNDS, _UPDATES = 3, 20  # of a measurement; an ESGD of twenty steps between probes meets one
+
+
+@dataclass(frozen=True)
+class Chooser:
+    """Decides how trials train; `together` and `make_trainer` are what `run_study` asks for.
+
+    Args:
+        problem: to be trained.
+        methods: by name.
+        folder: of the study, where choices are remembered.
+        device: to train on.
+        at_once: trials in a stack at most; None decides by measurement.
+    """
+
+    problem: Problem
+    methods: Mapping[str, Method]
+    folder: Path
+    device: torch.device
+    at_once: int | None = None
+
+    def together(self, trials: list[Trial]) -> list[list[Trial]]:
+        """Split trials of one method into those that train at once."""
+        groups = []
+        for alike in self._alike(trials):
+            width = self._width(alike)
+            groups += [alike[k : k + width] for k in range(0, len(alike), width)]
+        return groups
+
+    def make_trainer(self, trials: list[Trial]) -> Trainer:
+        """Return the trainer of a group: a stack, even of one, where so decided."""
+        kind = Stack if self._choice(trials)["stacked"] else Alone
+        return kind(self.problem, self.methods[trials[0].method], trials, self.device)
+
+    def _width(self, trials: list[Trial]) -> int:
+        width = int(self._choice(trials)["width"])
+        if self.at_once is not None and width != self.at_once and width > 1:
+            return self.at_once
+        return width
+
+    def _alike(self, trials: Sequence[Trial]) -> list[list[Trial]]:
+        alike: dict[str, list[Trial]] = {}
+        for trial in trials:
+            alike.setdefault(self._name(trial), []).append(trial)
+        return list(alike.values())
+
+    def _name(self, trial: Trial) -> str:
+        optimizer = self.methods[trial.method].optimizer
+        reason = why_not_stacked(optimizer, trial.settings)
+        kind = "alone" if reason else str(structure(optimizer, trial.settings))
+        return f"{trial.method} {kind}"
+
+    def _choice(self, trials: list[Trial]) -> dict[str, int | bool]:
+        choice: dict[str, int | bool] = Choices(self.folder).remember(
+            self._name(trials[0]), lambda: self._decide(trials)
+        )
+        return choice
+
+    def _decide(self, trials: list[Trial]) -> dict[str, int | bool]:
+        method = self.methods[trials[0].method]
+        reason = why_not_stacked(method.optimizer, trials[0].settings)
+        reason = reason or why_network_not_stacked(self.problem, trials[0].precision, self.device)
+        if reason:
+            say(f"{method.name}: trials train one after the other, for {reason}")
+            return {"stacked": False, "width": 1}
+        if self.at_once == 1:
+            return {"stacked": self.device.type == "cuda", "width": 1}
+        if self.device.type == "cuda" or self.at_once:
+            return {"stacked": True, "width": self.at_once or MOST_ON_A_GPU}
+        return self._measured(trials[:MOST_ON_A_CPU])
+
+    def _measured(self, trials: list[Trial]) -> dict[str, int | bool]:
+        """Time an update of a trial both ways, in turn, and take the faster."""
+        if len(trials) == 1:
+            return {"stacked": False, "width": 1}
+        method = self.methods[trials[0].method]
+        stack = Stack(self.problem, method, trials, self.device)
+        alone = Alone(self.problem, method, trials[:1], self.device)
+        for trainer in (stack, alone):
+            trainer.advance(1)  # with the warm-up, which is no measure of the rest
+        stacked, single = _medians(stack, alone)
+        stacked /= len(trials)
+        better = min(stacked, single)
+        say(
+            f"{method.name}: {len(trials)} trials at once take {stacked / single:.2f} of the time "
+            f"of one after the other; taken: {'stacked' if better == stacked else 'alone'}"
+        )
+        taken = better == stacked
+        return {"stacked": taken, "width": len(trials) if taken else 1}
+
+
+def why_network_not_stacked(problem: Problem, precision: str, device: torch.device) -> str | None:
+    """Return why a problem's network cannot be stacked, or None where it can."""
+    networks = [problem.network(seed).to(device).train() for seed in (0, 1)]
+    if next(networks[0].buffers(), None) is not None:
+        return "the network has buffers, which training changes or layers share"
+    inputs = problem.cases[0][:3].to(device)
+    passes = Passes(replace(problem), precision, device)
+    parameters, _ = stack_module_state(networks)
+    try:
+        together = passes.outputs(parameters, inputs.expand(2, *inputs.shape))
+    except RuntimeError as error:  # a random layer, or an operation that vmap does not know
+        return f"torch cannot stack the network ({str(error).splitlines()[0]})"
+    alone = torch.stack([network(inputs) for network in networks])
+    # Sums of a thousand products in another order: far from any real difference.
+    if together.shape != alone.shape or not torch.allclose(together, alone, 1e-2, 1e-2):
+        return "the stacked network gives other outputs than the networks alone"
+    return None
+
+
+def _medians(*trainers: Trainer) -> list[float]:
+    """Return each trainer's median time for a number of updates, measured in turn."""
+    rounds = [[_timed(trainer.advance) for trainer in trainers] for _ in range(_ROUNDS)]
+    return [statistics.median(times) for times in zip(*rounds, strict=True)]
+
+
+def _timed(advance: Callable[[int], None]) -> float:
+    started = time.perf_counter()
+    advance(_UPDATES)
+    return time.perf_counter() - started
