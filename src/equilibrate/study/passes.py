@@ -16,6 +16,7 @@ from torch.func import functional_call
 
 from equilibrate.curvature import LossHessian
 from equilibrate.study.dense import dense_forward
+from equilibrate.study.fused import fused
 from equilibrate.study.precision import forward
 from equilibrate.study.problem import Problem
 
@@ -42,9 +43,9 @@ class Passes:
         self.problem, self.precision, self.device = problem, precision, device
         self.network: nn.Module = problem.network(0).to(device)
         self._dense = dense_forward(self.network)
-        compiled = device.type == "cuda"
-        self._losses = torch.compile(self.losses) if compiled else self.losses
-        self._products = torch.compile(self._gradients_and_products) if compiled else None
+        self._losses = fused(self.losses, device)
+        by_function = device.type == "cuda"
+        self._products = fused(self._gradients_and_products, device) if by_function else None
 
     def outputs(self, parameters: Parameters, inputs: Tensor) -> Tensor:
         """Return the output of every trial's network on its own inputs."""

@@ -4,10 +4,11 @@ The network runs under `torch.vmap`, the losses are summed, and one backward pas
 its own gradient. On a GPU an update is a captured graph whose elementwise parts are compiled.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.func import stack_module_state
 
 from equilibrate.study.batches import Batches, pieces
@@ -43,26 +44,18 @@ class Stack:
         self.parameters, _ = stack_module_state(networks)
         self.data = problem.on(device, dtype)
         self.updates = 0
-        self._lay_out_as_gradients()
-        self._prepare()
+        with computing(self.precision):
+            self._lay_out_as_gradients()
+        self._rebuild(self.parameters)
         self._rehearse()
 
-    def _rehearse(self) -> None:
-        """On a GPU, compile and capture now, and leave no trace: training then runs at its pace."""
-        if self.device.type != "cuda":
-            return
-        before = self.state_dict()["tensors"]
-        with computing(self.precision):
-            for function in (self._plain, self._probing)[: 1 + self.optimizer.probes_at(0)]:
-                for _ in range(Captured.CALLS):
-                    self.batches.begin(0)
-                    function()
-        with torch.no_grad():
-            _copy(before, {"parameters": self.parameters, "optimizer": self.optimizer.tensors()})
-        self.optimizer.renew()
-
-    def _prepare(self) -> None:
-        """Build what depends on the number of trials."""
+    def _rebuild(self, parameters: Mapping[str, Tensor]) -> None:
+        """Build all that depends on the number of trials around these parameters."""
+        self.parameters = {
+            name: laid_out(value, self._orders[name]).requires_grad_()
+            for name, value in parameters.items()
+        }
+        self._stacked, self._rows = len(self.trials), list(range(len(self.trials)))
         kind = StackedCurvature if self.method.optimizer in KINDS else StackedOptimizer
         settings = [trial.settings for trial in self.trials]
         self.optimizer = kind(self.method.optimizer, settings, list(self.parameters.values()))
@@ -74,6 +67,18 @@ class Stack:
         every = self.optimizer.switches.get("probe_every")
         self._plain = Captured(lambda: self._update(None), self.device)
         self._probing = Captured(lambda: self._update(every), self.device)
+
+    def _rehearse(self) -> None:
+        """On a GPU, compile and capture now, and leave no trace: training then runs at its pace."""
+        if self.device.type != "cuda":
+            return
+        before = _each(self._tensors(), lambda tensor: tensor.detach().clone())
+        with computing(self.precision):
+            for function in (self._plain, self._probing)[: 1 + self.optimizer.probes_at(0)]:
+                for _ in range(Captured.CALLS):
+                    self.batches.begin(0)
+                    function()
+        self._take(before)
 
     def advance(self, updates: int) -> None:
         """Train for a number of updates."""
@@ -116,48 +121,53 @@ class Stack:
     @torch.no_grad()
     def errors(self) -> list[float]:
         """Return the reported error of every trial over the whole training set."""
-        trials = len(self.trials)
+        trials = self._stacked
         total = torch.zeros(trials, dtype=torch.float64, device=self.device)
         with computing(self.precision):
             for x, y in pieces(self.data, max(1, _CASES_AT_ONCE // trials)):
                 total += len(x) * self.passes.errors(self.parameters, x, y)
-        return [value / len(self.data[0]) for value in total.tolist()]
+        return [value / len(self.data[0]) for value in total[self._rows].tolist()]
 
     def keep(self, rows: Sequence[int]) -> None:
         """Go on with some of the trials, by position; the others are dropped."""
-        state = self.state_dict()
-        chosen = torch.tensor(list(rows), device=self.device)
         self.trials = [self.trials[row] for row in rows]
-        kept = _each(state["tensors"], lambda tensor: tensor[chosen])
-        self._restore(kept)
+        self._rows = [self._rows[row] for row in rows]
+        # Compiling anew takes longer than a GPU loses on a few trials that nobody looks at.
+        if self.device.type == "cuda" and 2 * len(rows) > self._stacked:
+            return
+        tensors = self.state_dict()["tensors"]
+        self._rebuild(tensors["parameters"])
+        self._take(tensors)
+        self._rehearse()
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that a later run needs to go on exactly: tensors and plain values."""
-        tensors = {"parameters": self.parameters, "optimizer": self.optimizer.tensors()}
-        return {"updates": self.updates, "tensors": _each(tensors, lambda t: t.detach().clone())}
+        kept = torch.tensor(self._rows, device=self.device)
+        tensors = _each(self._tensors(), lambda tensor: tensor.detach()[kept])
+        return {"updates": self.updates, "tensors": tensors}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from what `state_dict` returned for the same trials."""
-        self.updates = state["updates"]
-        self._restore(_each(state["tensors"], lambda tensor: tensor.to(self.device)))
+        self._take(state["tensors"])
+        self.updates, self._laid_out = state["updates"], False
 
-    def _restore(self, tensors: dict[str, Any]) -> None:
-        self.parameters = {
-            name: laid_out(tensors["parameters"][name], memory_order(old)).requires_grad_()
-            for name, old in self.parameters.items()
-        }
-        self._prepare()
-        _copy(tensors["optimizer"], self.optimizer.tensors())
+    def _tensors(self) -> dict[str, Any]:
+        """Everything that training changes; the first dimension counts trials."""
+        return {"parameters": self.parameters, "optimizer": self.optimizer.tensors()}
+
+    @torch.no_grad()
+    def _take(self, tensors: dict[str, Any]) -> None:
+        """Copy into the tensors that are there: captured graphs know no others."""
+        _copy(tensors, self._tensors())
         self.optimizer.renew()
-        self._rehearse()
 
     def _lay_out_as_gradients(self) -> None:
         """Give parameters the memory order of their gradients, so that updates read in order."""
         size, trials = self.trials[0].batch_size, len(self.trials)
         x, y = (tensor[:size].expand(trials, -1, *tensor.shape[1:]) for tensor in self.data)
         gradients = self.passes.gradients(self.parameters, x, y)
-        self.parameters = {
-            name: laid_out(p, memory_order(p if g is None else g)).requires_grad_()
+        self._orders = {
+            name: memory_order(p if g is None else g)
             for (name, p), g in zip(self.parameters.items(), gradients, strict=True)
         }
 

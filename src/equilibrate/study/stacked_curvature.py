@@ -19,10 +19,10 @@ from equilibrate.diagonals import equilibration, jacobi
 from equilibrate.optim import ESGD, JacobiSGD
 from equilibrate.optim.damping import ROUNDINGS
 from equilibrate.rules import stacked
-from equilibrate.study.memory_order import in_order, view_in_order
+from equilibrate.study.fused import fused
 from equilibrate.study.passes import Hessian
 from equilibrate.study.sign_words import SignWords
-from equilibrate.study.stacked_optimizer import StackedOptimizer, fused, wide
+from equilibrate.study.stacked_optimizer import StackedOptimizer, wide
 
 KINDS: dict[type[Optimizer], ModuleType] = {ESGD: equilibration, JacobiSGD: jacobi}
 
@@ -49,18 +49,16 @@ class StackedCurvature(StackedOptimizer):
         like = self.parameters[0]
         self.damping = like.new_zeros(trials, tensors)
         self.fill = like.new_zeros(trials, tensors)
-        # Summed row by row first: few trials are too few for a device to share the work.
         self._rows = [
             p.shape[order[-1]] if p.dim() > 1 else 1
             for p, order in zip(self.parameters, self.orders, strict=True)
         ]
         self._sizes = lr.new_tensor([p[0].numel() for p in self.parameters])
         self._decays = any(s.get("weight_decay") for s in self.settings)
-        self._sum = fused(_summing(self.kind), self.device)
-        self._fold_one = fused(_folding(self.kind), self.device)
+        self._fold_all = fused(_folding(self.kind), self.device)
         signs = self.switches["distribution"] == "rademacher" and self.device.type == "cuda"
         self._words = SignWords(self.parameters) if signs else None
-        self._step_one = fused(_stepping(self.kind), self.device)
+        self._step_all = fused(_stepping(self.kind), self.device)
 
     def probes_at(self, update: int) -> bool:
         """Tell whether a probe is due at an update."""
@@ -81,10 +79,6 @@ class StackedCurvature(StackedOptimizer):
     def _fold(self, hessian: Hessian, chosen: Tensor, steps: int) -> None:
         vectors = self._draw()
         products, finite = hessian(vectors)
-        contributions = [
-            in_order(self.kind.contribution(v, product), order)
-            for v, product, order in zip(vectors, products, self.orders, strict=True)
-        ]
         self.drawn += chosen
         chosen = chosen & finite
         weight = self.weight * self.numbers["decay"] ** steps + 1
@@ -92,30 +86,30 @@ class StackedCurvature(StackedOptimizer):
         # An infinite weight leaves a diagonal as it is, to the last bit.
         shares = self.kind.shares(torch.where(chosen, weight, torch.inf))
         old, new = (wide(share.to(self.dtype)) for share in shares)
-        diagonals = list(map(view_in_order, self.state["diagonal"], self.orders))
-        for diagonal, contribution in zip(diagonals, contributions, strict=True):
-            self._fold_one(diagonal, contribution, wide(chosen), old, new)
-        sums = [
-            self._sum(diagonal.view(len(diagonal), -1, length))
-            for diagonal, length in zip(diagonals, self._rows, strict=True)
-        ]
-        self.seen.copy_(torch.stack([seen.sum(1) for _, seen in sums], 1))
-        total = torch.stack([total.sum(1) for total, _ in sums], 1)
+        total, seen = self._fold_all(
+            self._views(self.state["diagonal"]),
+            self._views(vectors, may_copy=True) if self.kind is jacobi else vectors,
+            self._views(products, may_copy=True),
+            wide(chosen),
+            old,
+            new,
+            self._rows,
+        )
+        self.seen.copy_(seen)
         self.scale.copy_(total.double() / self.seen.clamp(min=1))
         self._renew_damping()
 
     def _draw(self) -> list[Tensor]:
         """Draw every trial's own vector over all parameters."""
         if self._words is not None:
-            flat = self._words.draw(self.seeds, self.drawn)
-        else:
-            flat = [
-                draw_elements(
-                    self.switches["distribution"], 0, p[0].numel(),
-                    seed=self.seeds, probe=self.drawn, parameter=i, device=self.device,
-                )
-                for i, p in enumerate(self.parameters)
-            ]  # fmt: skip
+            return [v.to(self.dtype) for v in self._words.draw(self.seeds, self.drawn)]
+        flat = [
+            draw_elements(
+                self.switches["distribution"], 0, p[0].numel(),
+                seed=self.seeds, probe=self.drawn, parameter=i, device=self.device,
+            )
+            for i, p in enumerate(self.parameters)
+        ]  # fmt: skip
         return [v.to(self.dtype).view(p.shape) for v, p in zip(flat, self.parameters, strict=True)]
 
     def _renew_damping(self) -> None:
@@ -134,22 +128,22 @@ class StackedCurvature(StackedOptimizer):
     def move(self, gradients: Sequence[Tensor]) -> None:
         """Move every trial along its gradient divided by its diagonal."""
         self.step.add_(1)
-        for i, (parameter, gradient) in enumerate(zip(self.parameters, gradients, strict=True)):
-            order = self.orders[i]
-            kept = {slot: view_in_order(own[i], order) for slot, own in self.state.items()}
-            self._step_one(
-                view_in_order(parameter, order),
-                in_order(gradient, order),
-                kept["diagonal"],
-                kept.get("momentum_buffer"),
-                lr=self._derived["lr"],
-                damping=wide(self.damping[:, i]),
-                fill=wide(self.fill[:, i]),
-                momentum=self._derived["momentum"],
-                weight_decay=self._derived["weight_decay"] if self._decays else None,
-                nesterov=self.switches["nesterov"],
-                maximize=self.switches["maximize"],
-            )
+        buffers = self.state.get("momentum_buffer")
+        self._step_all(
+            self._views(self.parameters),
+            self._views(gradients, may_copy=True),
+            self._views(self.state["diagonal"]),
+            self._views(buffers) if buffers else None,
+            self.damping,
+            self.fill,
+            {
+                "lr": self._derived["lr"],
+                "momentum": self._derived["momentum"],
+                "weight_decay": self._derived["weight_decay"] if self._decays else None,
+                "nesterov": self.switches["nesterov"],
+                "maximize": self.switches["maximize"],
+            },
+        )
 
     def tensors(self) -> dict[str, Any]:
         """Return everything kept, by name; the first dimension of all of it counts trials."""
@@ -157,33 +151,55 @@ class StackedCurvature(StackedOptimizer):
         return {**super().tensors(), **{name: getattr(self, name) for name in own}}
 
 
-def _folding(kind: ModuleType) -> Callable[..., None]:
-    """Return the fold of one tensor, into the chosen trials."""
+def _folding(kind: ModuleType) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Return the fold of all tensors into the chosen trials.
+
+    It tells, for each trial and tensor, the sum and the number of what is not zero afterwards.
+    """
 
     def fold(
-        diagonal: Tensor, contribution: Tensor, chosen: Tensor, old: Tensor, new: Tensor
-    ) -> None:
-        kind.mix_(diagonal, torch.where(chosen, contribution, 0.0), old, new)
+        diagonals: list[Tensor],
+        vectors: list[Tensor],
+        products: list[Tensor],
+        chosen: Tensor,
+        old: Tensor,
+        new: Tensor,
+        rows: list[int],
+    ) -> tuple[Tensor, Tensor]:
+        totals, seen = [], []
+        for diagonal, v, product, length in zip(diagonals, vectors, products, rows, strict=True):
+            contribution = torch.where(chosen, kind.contribution(v, product), 0.0)
+            kind.mix_(diagonal, contribution, old, new)
+            # Row by row first: few trials are too few for a device to share the work.
+            magnitude = kind.magnitude(diagonal).view(len(diagonal), -1, length)
+            totals.append(magnitude.sum(-1).sum(-1))
+            seen.append((magnitude != 0).sum(-1).sum(-1))
+        return torch.stack(totals, 1), torch.stack(seen, 1)
 
     return fold
 
 
-def _summing(kind: ModuleType) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-    """Return what sums up one diagonal: by row, the sum and the number of the non-zero ones."""
-
-    def sums(diagonal: Tensor) -> tuple[Tensor, Tensor]:
-        magnitude = kind.magnitude(diagonal)
-        return magnitude.sum(-1), (magnitude != 0).sum(-1)
-
-    return sums
-
-
 def _stepping(kind: ModuleType) -> Callable[..., None]:
-    """Return the update of one tensor by the diagonal as it is stored."""
+    """Return the update of all tensors by the diagonals as they are stored."""
 
     def step(
-        parameter: Tensor, gradient: Tensor, diagonal: Tensor, buffer: Tensor | None, **numbers: Any
+        parameters: list[Tensor],
+        gradients: list[Tensor],
+        diagonals: list[Tensor],
+        buffers: list[Tensor] | None,
+        damping: Tensor,
+        fill: Tensor,
+        others: dict[str, Any],
     ) -> None:
-        stacked.step_(parameter, gradient, kind.magnitude(diagonal), buffer, **numbers)
+        for i, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
+            stacked.step_(
+                parameter,
+                gradient,
+                kind.magnitude(diagonals[i]),
+                buffers[i] if buffers else None,
+                damping=damping[:, i : i + 1],
+                fill=fill[:, i : i + 1],
+                **others,
+            )
 
     return step

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from equilibrate.study.fused import fused
 from equilibrate.study.memory_order import in_order, memory_order, view_in_order
 from equilibrate.study.stacked_rules import RULES, Numbers, complete, per_trial
 
@@ -14,14 +15,6 @@ from equilibrate.study.stacked_rules import RULES, Numbers, complete, per_trial
 def wide(per_trial: Tensor) -> Tensor:
     """Give one number a trial the shape to broadcast over (trials, elements)."""
     return per_trial.view(-1, 1)
-
-
-def fused(function: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
-    """Compile a function of tensors on a GPU, so that it is one pass over memory.
-
-    On a CPU it stays as it is: compiling there takes longer than it saves in a study.
-    """
-    return torch.compile(function, dynamic=True) if device.type == "cuda" else function
 
 
 class StackedOptimizer:
@@ -50,7 +43,7 @@ class StackedOptimizer:
         self.dtype = self.parameters[0].dtype
         self.step = torch.zeros_like(self.numbers["lr"])
         self._derived: Numbers = {}
-        self._update = fused(self.rule.update, self.device) if self.rule.update else None
+        self._move = fused(_moving(self.rule.update), self.device) if self.rule.update else None
         self.renew()
 
     def _buffer_slot(self) -> list[str]:
@@ -76,20 +69,22 @@ class StackedOptimizer:
     @torch.no_grad()
     def move(self, gradients: Sequence[Tensor]) -> None:
         """Move every trial along its gradient."""
-        assert self._update is not None
+        assert self._move is not None
         self.step.add_(1)
         if self.rule.counts:
             self.renew()
-        for i, (parameter, gradient) in enumerate(zip(self.parameters, gradients, strict=True)):
-            order = self.orders[i]
-            kept = {slot: view_in_order(own[i], order) for slot, own in self.state.items()}
-            self._update(
-                view_in_order(parameter, order),
-                in_order(gradient, order),
-                **kept,
-                **self._derived,
-                **self.switches,
-            )
+        self._move(
+            self._views(self.parameters),
+            self._views(gradients, may_copy=True),
+            {slot: self._views(tensors) for slot, tensors in self.state.items()},
+            self._derived,
+            self.switches,
+        )
+
+    def _views(self, tensors: Sequence[Tensor], *, may_copy: bool = False) -> list[Tensor]:
+        """See tensors in the memory order of the parameters, (trials, elements)."""
+        view = in_order if may_copy else view_in_order
+        return [view(tensor, order) for tensor, order in zip(tensors, self.orders, strict=True)]
 
     def probe(self, hessian: Any, steps: int) -> None:
         """Measure curvature: nothing for a first-order method."""
@@ -101,3 +96,20 @@ class StackedOptimizer:
     def tensors(self) -> dict[str, Any]:
         """Return everything kept, by name; the first dimension of all of it counts trials."""
         return {"state": self.state, "numbers": self.numbers, "step": self.step}
+
+
+def _moving(update: Callable[..., None]) -> Callable[..., None]:
+    """Return a function that moves all parameters by a rule for one."""
+
+    def move(
+        parameters: list[Tensor],
+        gradients: list[Tensor],
+        state: dict[str, list[Tensor]],
+        numbers: Numbers,
+        switches: dict[str, Any],
+    ) -> None:
+        for i, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
+            kept = {slot: tensors[i] for slot, tensors in state.items()}
+            update(parameter, gradient, **kept, **numbers, **switches)
+
+    return move
