@@ -45,7 +45,9 @@ class Passes:
         self._dense = dense_forward(self.network)
         self._losses = fused(self.losses, device)
         by_function = device.type == "cuda"
-        self._products = fused(self._gradients_and_products, device) if by_function else None
+        # torch 2.11 differentiates forward only where all sizes are known.
+        products = fused(self._gradients_and_products, device, any_number=False)
+        self._products = products if by_function else None
 
     def outputs(self, parameters: Parameters, inputs: Tensor) -> Tensor:
         """Return the output of every trial's network on its own inputs."""
