@@ -1,9 +1,10 @@
-"""Many trials of one method at once: every parameter has a leading dimension of trials.
+"""Many trials at once: every parameter has a leading dimension of trials.
 
 The network runs under `torch.vmap`, the losses are summed, and one backward pass gives every trial
 its own gradient. On a GPU an update is a captured graph whose elementwise parts are compiled.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,31 +13,36 @@ from torch import Tensor
 from torch.func import stack_module_state
 
 from equilibrate.study.batches import Batches, pieces
+from equilibrate.study.blocks import make_blocks
 from equilibrate.study.captured import Captured
 from equilibrate.study.memory_order import laid_out, memory_order
 from equilibrate.study.methods import Method
 from equilibrate.study.passes import passes
 from equilibrate.study.precision import computing, dtype_of
 from equilibrate.study.problem import Problem
-from equilibrate.study.scheduling import Scheduling
-from equilibrate.study.stacked_curvature import KINDS, StackedCurvature
 from equilibrate.study.stacked_optimizer import StackedOptimizer
 from equilibrate.study.trial import Trial
+
+Due = tuple[int | None, ...]  # of every block: updates since its last probe, or None
 
 _CASES_AT_ONCE = 20_000  # trials times cases in one piece of an evaluation
 
 
 class Stack:
-    """A trainer of several trials of one method, of equal structure (`stacked_rules`)."""
+    """A trainer of several trials, of one method or of several.
+
+    Trials of one method and structure (`stacked_rules`) should be neighbours: they form a block.
+    """
 
     def __init__(
         self,
         problem: Problem,
-        method: Method,
+        methods: Method | Mapping[str, Method],
         trials: Sequence[Trial],
         device: torch.device,
     ) -> None:
-        self.problem, self.method, self.trials, self.device = problem, method, list(trials), device
+        self.methods = {methods.name: methods} if isinstance(methods, Method) else methods
+        self.problem, self.trials, self.device = problem, list(trials), device
         self.precision = self.trials[0].precision
         dtype = dtype_of(self.precision)
         networks = [problem.network(t.seed).to(device, dtype) for t in self.trials]
@@ -49,6 +55,12 @@ class Stack:
         self._rebuild(self.parameters)
         self._rehearse()
 
+    @property
+    def optimizer(self) -> StackedOptimizer:
+        """The optimizer of a stack of one method."""
+        (block,) = self.blocks
+        return block.optimizer
+
     def _rebuild(self, parameters: Mapping[str, Tensor]) -> None:
         """Build all that depends on the number of trials around these parameters."""
         self.parameters = {
@@ -56,28 +68,25 @@ class Stack:
             for name, value in parameters.items()
         }
         self._stacked, self._rows = len(self.trials), list(range(len(self.trials)))
-        kind = StackedCurvature if self.method.optimizer in KINDS else StackedOptimizer
-        settings = [trial.settings for trial in self.trials]
-        self.optimizer = kind(self.method.optimizer, settings, list(self.parameters.values()))
         seeds = [trial.seed for trial in self.trials]
         self.batches = Batches(self.data, self.trials[0].batch_size, seeds)
-        totals = [trial.epochs * self.batches.updates_per_epoch for trial in self.trials]
-        self.schedule = Scheduling(self.optimizer.settings, totals)
+        values = list(self.parameters.values())
+        per_epoch = self.batches.updates_per_epoch
+        self.blocks = make_blocks(self.methods, self.trials, values, per_epoch)
         self._laid_out = False
-        every = self.optimizer.switches.get("probe_every")
-        self._plain = Captured(lambda: self._update(None), self.device)
-        self._probing = Captured(lambda: self._update(every), self.device)
+        self._captured: dict[Due, Captured] = {}
 
     def _rehearse(self) -> None:
         """On a GPU, compile and capture now, and leave no trace: training then runs at its pace."""
         if self.device.type != "cuda":
             return
         before = _each(self._tensors(), lambda tensor: tensor.detach().clone())
+        every = [block.optimizer.switches.get("probe_every", 1) for block in self.blocks]
         with computing(self.precision):
-            for function in (self._plain, self._probing)[: 1 + self.optimizer.probes_at(0)]:
+            for due in {self._due(update) for update in range(1, math.lcm(*every) + 1)}:
                 for _ in range(Captured.CALLS):
                     self.batches.begin(0)
-                    function()
+                    self._update_captured(due)
         self._take(before)
 
     def advance(self, updates: int) -> None:
@@ -87,36 +96,43 @@ class Stack:
                 if not self._laid_out or self.updates % self.batches.updates_per_epoch == 0:
                     self.batches.begin(self.updates)
                     self._laid_out = True
-                self.schedule.apply(self.updates, self.optimizer.set)
-                self._one_update()
+                for block in self.blocks:
+                    block.schedule.apply(self.updates, block.optimizer.set)
+                due = self._due(self.updates)
+                (self._update_captured if self.updates else self._update)(due)
                 self.updates += 1
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)  # whoever reads a clock sees what was done
 
-    def _one_update(self) -> None:
-        if not self.optimizer.probes_at(self.updates):
-            self._plain()
-        elif self.updates == 0:
-            self._update(0)  # the warm-up
-        else:
-            self._probing()
+    def _due(self, update: int) -> Due:
+        return tuple(block.due(update) for block in self.blocks)
 
-    def _update(self, since_probe: int | None) -> None:
-        """Take the next batch, move every trial; first measure, unless `since_probe` is None."""
-        batch = self.batches.next()
-        if since_probe is not None:
-            hessian = self.passes.hessian(self.parameters, *batch)
-            self.optimizer.probe(hessian, since_probe)
-            gradients = hessian.gradients
-        else:
-            gradients = self.passes.gradients(self.parameters, *batch)
-        values = self.parameters.values()
-        self.optimizer.move(
-            [
-                torch.zeros_like(p) if g is None else g
-                for p, g in zip(values, gradients, strict=True)
-            ]
-        )
+    def _update_captured(self, due: Due) -> None:
+        if due not in self._captured:
+            self._captured[due] = Captured(lambda: self._update(due), self.device)
+        self._captured[due]()
+
+    def _update(self, due: Due) -> None:
+        """Take the next batch, measure in the blocks where that is due, then move every trial."""
+        inputs, targets = self.batches.next()
+        hessians = {}
+        for block, since_probe in zip(self.blocks, due, strict=True):
+            if since_probe is not None:
+                own = {name: block.of(p) for name, p in self.parameters.items()}
+                hessian = self.passes.hessian(own, block.of(inputs), block.of(targets))
+                block.optimizer.probe(hessian, since_probe)
+                hessians[block.start] = hessian
+        shared: Sequence[Tensor | None] = []
+        if len(hessians) < len(self.blocks):
+            shared = self.passes.gradients(self.parameters, inputs, targets)
+        # All is measured before anything moves: the blocks' parameters share their memory.
+        for block in self.blocks:
+            measured = hessians.get(block.start)
+            block.optimizer.move(
+                [None if g is None else block.of(g) for g in shared]
+                if measured is None
+                else measured.gradients
+            )
 
     @torch.no_grad()
     def errors(self) -> list[float]:
@@ -142,8 +158,13 @@ class Stack:
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that a later run needs to go on exactly: tensors and plain values."""
-        kept = torch.tensor(self._rows, device=self.device)
-        tensors = _each(self._tensors(), lambda tensor: tensor.detach()[kept])
+        parameters = _each(self.parameters, lambda tensor: tensor.detach()[self._rows])
+        optimizers = []
+        for block in self.blocks:
+            rows = [row - block.start for row in self._rows if block.start <= row < block.stop]
+            if rows:
+                optimizers.append(_each(block.optimizer.tensors(), lambda t, rows=rows: t[rows]))
+        tensors = {"parameters": parameters, "optimizers": optimizers}
         return {"updates": self.updates, "tensors": tensors}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -153,13 +174,15 @@ class Stack:
 
     def _tensors(self) -> dict[str, Any]:
         """Everything that training changes; the first dimension counts trials."""
-        return {"parameters": self.parameters, "optimizer": self.optimizer.tensors()}
+        optimizers = [block.optimizer.tensors() for block in self.blocks]
+        return {"parameters": self.parameters, "optimizers": optimizers}
 
     @torch.no_grad()
     def _take(self, tensors: dict[str, Any]) -> None:
         """Copy into the tensors that are there: captured graphs know no others."""
         _copy(tensors, self._tensors())
-        self.optimizer.renew()
+        for block in self.blocks:
+            block.optimizer.renew()
 
     def _lay_out_as_gradients(self) -> None:
         """Give parameters the memory order of their gradients, so that updates read in order."""

@@ -125,13 +125,13 @@ class StackedCurvature(StackedOptimizer):
         self.fill.copy_(torch.where(above & (self.seen < self._sizes), own, 0.0))
 
     @torch.no_grad()
-    def move(self, gradients: Sequence[Tensor]) -> None:
+    def move(self, gradients: Sequence[Tensor | None]) -> None:
         """Move every trial along its gradient divided by its diagonal."""
         self.step.add_(1)
         buffers = self.state.get("momentum_buffer")
         self._step_all(
             self._views(self.parameters),
-            self._views(gradients, may_copy=True),
+            self._views(self._filled(gradients), may_copy=True),
             self._views(self.state["diagonal"]),
             self._views(buffers) if buffers else None,
             self.damping,

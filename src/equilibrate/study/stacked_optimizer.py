@@ -67,19 +67,23 @@ class StackedOptimizer:
                 self._derived[name] = rounded.clone()
 
     @torch.no_grad()
-    def move(self, gradients: Sequence[Tensor]) -> None:
-        """Move every trial along its gradient."""
+    def move(self, gradients: Sequence[Tensor | None]) -> None:
+        """Move every trial along its gradient; None is a gradient of zeros."""
         assert self._move is not None
         self.step.add_(1)
         if self.rule.counts:
             self.renew()
         self._move(
             self._views(self.parameters),
-            self._views(gradients, may_copy=True),
+            self._views(self._filled(gradients), may_copy=True),
             {slot: self._views(tensors) for slot, tensors in self.state.items()},
             self._derived,
             self.switches,
         )
+
+    def _filled(self, gradients: Sequence[Tensor | None]) -> list[Tensor]:
+        pairs = zip(self.parameters, gradients, strict=True)
+        return [torch.zeros_like(p) if g is None else g for p, g in pairs]
 
     def _views(self, tensors: Sequence[Tensor], *, may_copy: bool = False) -> list[Tensor]:
         """See tensors in the memory order of the parameters, (trials, elements)."""

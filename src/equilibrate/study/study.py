@@ -36,6 +36,7 @@ def run_study(
     checkpoint_seconds: float = 60.0,
     report: Callable[[Moment], None] = lambda moment: None,
     device: torch.device | str = "cpu",
+    mixed: bool = False,
 ) -> dict[str, Record]:
     """Train the trials that are not recorded in the folder; return the records of all, by key.
 
@@ -44,12 +45,13 @@ def run_study(
         trials: all of one problem, batch size and number of epochs.
         folder: of the records, checkpoints and choices; made where it is missing.
         make_trainer: returns a trainer of the given trials, at their start.
-        together: splits trials of one method into those that train at once.
+        together: splits trials of one method into those that train at once; all trials if `mixed`.
         search: how far the trials of a method train; None trains all to the end.
         evaluate_every: epochs between two points of a curve; None means about 100 points.
         checkpoint_seconds: the most training, in seconds, that a kill may cost.
         report: called now and then with how far the study is.
         device: named in the records.
+        mixed: let trials of several methods train at once; their times are then not comparable.
 
     Raises:
         StudyError: the folder cannot be written or is in use; the text says what to do.
@@ -73,7 +75,7 @@ def run_study(
     )
     with Journal(folder) as journal:
         _note_what_is_there(journal, trials, course, search)
-        for asked in _by_method(trials):
+        for asked in [trials] if mixed else _by_method(trials):
             groups = _groups(asked, together, course, journal)
             _run_rungs(asked, groups, search, journal)
         return {trial.key: journal.records[trial.key] for trial in trials}
@@ -87,7 +89,11 @@ def _run_rungs(asked: list[Trial], groups: list[Group], search: Search, journal:
             _train(group, rung)
             if len(groups) > 1:
                 group.close()
-        running = _passing(running, groups, rung, search.eta, journal)
+        running = [
+            key
+            for rivals in _by_method(trial for trial in asked if trial.key in running)
+            for key in _passing([t.key for t in rivals], groups, rung, search.eta, journal)
+        ]
         for group in groups:
             group.drop([t.key for t in group.trials if t.key not in running], "cut", rung)
     for group in groups:

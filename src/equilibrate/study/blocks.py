@@ -1,0 +1,68 @@
+"""Parts of a stack: neighbours that one optimizer moves.
+
+Trials of different methods can share a stack, and with it the matrix products of the passes: the
+more trials, the better a GPU is used. Every method has its own block of rows, or several where its
+trials differ in structure.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from torch import Tensor
+
+from equilibrate.study.methods import Method
+from equilibrate.study.scheduling import Scheduling
+from equilibrate.study.stacked_curvature import KINDS, StackedCurvature
+from equilibrate.study.stacked_optimizer import StackedOptimizer
+from equilibrate.study.stacked_rules import structure
+from equilibrate.study.trial import Trial
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows `start` to `stop` of a stack of `total`, their optimizer and their schedules."""
+
+    start: int
+    stop: int
+    total: int
+    optimizer: StackedOptimizer
+    schedule: Scheduling
+
+    def of(self, tensor: Tensor) -> Tensor:
+        """Return this block's rows: the tensor itself where they are all."""
+        return tensor if self.stop - self.start == self.total else tensor[self.start : self.stop]
+
+    def due(self, update: int) -> int | None:
+        """Return the updates since the last probe where one is due, 0 at the start, else None."""
+        if not self.optimizer.probes_at(update):
+            return None
+        return int(self.optimizer.switches["probe_every"]) if update else 0
+
+
+def make_blocks(
+    methods: Mapping[str, Method],
+    trials: Sequence[Trial],
+    parameters: Sequence[Tensor],
+    updates_per_epoch: int,
+) -> list[Block]:
+    """Split a stack where method or structure changes from one trial to the next."""
+
+    def kind(trial: Trial) -> Any:
+        return trial.method, structure(methods[trial.method].optimizer, trial.settings)
+
+    blocks, start = [], 0
+    for (name, _), members in groupby(trials, kind):
+        mine = list(members)
+        stop = start + len(mine)
+        whole = len(mine) == len(trials)
+        own = [p if whole else p.detach()[start:stop] for p in parameters]
+        optimizer = methods[name].optimizer
+        stacked = StackedCurvature if optimizer in KINDS else StackedOptimizer
+        made = stacked(optimizer, [trial.settings for trial in mine], own)
+        totals = [trial.epochs * updates_per_epoch for trial in mine]
+        schedule = Scheduling(made.settings, totals)
+        blocks.append(Block(start, stop, len(trials), made, schedule))
+        start = stop
+    return blocks
