@@ -64,6 +64,8 @@ class Store:
     folder: Path
     frozen: bool = False
     damaged: list[str] = field(default_factory=list)
+    device: str = "cpu"  # that studies train on
+    data: Path | None = None  # folder of the data files
 
     def path(self, figure: str, settings: Mapping[str, Any]) -> Path:
         """Return the file of a record, named by the hash of what it depends on."""

@@ -1,8 +1,8 @@
 """Parts of a stack: neighbours that one optimizer moves.
 
 Trials of different methods can share a stack, and with it the matrix products of the passes: the
-more trials, the better a GPU is used. Every method has its own block of rows, or several where its
-trials differ in structure.
+more trials, the better a GPU is used. Neighbours with the same optimizer and structure
+(`stacked_rules`) form a block.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import Any
 
 from torch import Tensor
+from torch.optim import Optimizer
 
 from equilibrate.study.methods import Method
 from equilibrate.study.scheduling import Scheduling
@@ -47,18 +48,18 @@ def make_blocks(
     parameters: Sequence[Tensor],
     updates_per_epoch: int,
 ) -> list[Block]:
-    """Split a stack where method or structure changes from one trial to the next."""
+    """Split a stack where optimizer or structure changes from one trial to the next."""
 
-    def kind(trial: Trial) -> Any:
-        return trial.method, structure(methods[trial.method].optimizer, trial.settings)
+    def kind(trial: Trial) -> tuple[type[Optimizer], Any]:
+        optimizer = methods[trial.method].optimizer
+        return optimizer, structure(optimizer, trial.settings)
 
     blocks, start = [], 0
-    for (name, _), members in groupby(trials, kind):
+    for (optimizer, _), members in groupby(trials, kind):
         mine = list(members)
         stop = start + len(mine)
         whole = len(mine) == len(trials)
         own = [p if whole else p.detach()[start:stop] for p in parameters]
-        optimizer = methods[name].optimizer
         stacked = StackedCurvature if optimizer in KINDS else StackedOptimizer
         made = stacked(optimizer, [trial.settings for trial in mine], own)
         totals = [trial.epochs * updates_per_epoch for trial in mine]

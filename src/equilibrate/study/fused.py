@@ -1,6 +1,7 @@
 """Compiling what a stack computes on a GPU, so that it is few passes over memory."""
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 _RECOMPILE_LIMIT = 256
 
 
+@lru_cache(maxsize=64)  # the same code for every stack: compiled once
 def fused(
     function: Callable[..., Any], device: torch.device, *, any_number: bool = True
 ) -> Callable[..., Any]:

@@ -7,6 +7,7 @@ next scheduled probe, for nothing is read back to the host in between.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -151,6 +152,7 @@ class StackedCurvature(StackedOptimizer):
         return {**super().tensors(), **{name: getattr(self, name) for name in own}}
 
 
+@cache
 def _folding(kind: ModuleType) -> Callable[..., tuple[Tensor, Tensor]]:
     """Return the fold of all tensors into the chosen trials.
 
@@ -179,6 +181,7 @@ def _folding(kind: ModuleType) -> Callable[..., tuple[Tensor, Tensor]]:
     return fold
 
 
+@cache
 def _stepping(kind: ModuleType) -> Callable[..., None]:
     """Return the update of all tensors by the diagonals as they are stored."""
 

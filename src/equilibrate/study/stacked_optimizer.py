@@ -1,6 +1,7 @@
 """One optimizer for a stack of trials: every trial its own settings, all moved together."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -102,6 +103,7 @@ class StackedOptimizer:
         return {"state": self.state, "numbers": self.numbers, "step": self.step}
 
 
+@cache
 def _moving(update: Callable[..., None]) -> Callable[..., None]:
     """Return a function that moves all parameters by a rule for one."""
 

@@ -1,0 +1,85 @@
+"""The studies behind Figures 3 and 4: run where a device is at hand, else read from their records.
+
+A study lies in its own folder beside the figures' records, and all its trials train in one mixed
+stack: that is what a GPU does best.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+
+from equilibrate.paper.records import Data, NotRecorded, Store
+from equilibrate.study.course import Moment, Trainer
+from equilibrate.study.journal import read_records
+from equilibrate.study.methods import Method
+from equilibrate.study.naming import canonical
+from equilibrate.study.problem import Problem
+from equilibrate.study.progress import Progress
+from equilibrate.study.stack import Stack
+from equilibrate.study.study import run_study
+from equilibrate.study.trial import Trial
+
+AT_ONCE = 64
+
+
+def study_folder(store: Store, name: str) -> Path:
+    """Return where the records of a study lie."""
+    return store.folder / name
+
+
+def recorded(store: Store, name: str, trials: Sequence[Trial]) -> list[Data]:
+    """Return the records of trials, in their order, or raise `NotRecorded`.
+
+    The problem's fingerprint is not asked for: redrawing needs no data.
+    """
+    folder = study_folder(store, name)
+    found = {_what(record): record for record in read_records(folder).values()}
+    missing = [trial for trial in trials if _what(trial.describe()) not in found]
+    if missing:
+        raise NotRecorded(f"{name}: {len(missing)} of {len(trials)} trials are not recorded")
+    return [found[_what(trial.describe())] for trial in trials]
+
+
+def _what(described: Data) -> str:
+    names = ("problem", "method", "settings", "seed", "batch_size", "epochs", "precision")
+    return canonical([described[name] for name in names])
+
+
+def train(
+    store: Store,
+    name: str,
+    problem: Problem,
+    methods: Mapping[str, Method],
+    trials: Sequence[Trial],
+    progress: Progress,
+) -> list[Data]:
+    """Return the records of trials of one length, training those that are missing."""
+    if store.frozen:
+        return recorded(store, name, trials)
+    device = torch.device(store.device)
+    done = 0.0
+
+    def report(moment: Moment) -> None:
+        nonlocal done
+        if moment.done > done:
+            progress.advance(moment.done - done, computed=moment.trained > 0)
+            done = moment.done
+
+    def make_trainer(members: list[Trial]) -> Trainer:
+        return Stack(problem, methods, members, device)
+
+    def together(members: list[Trial]) -> list[list[Trial]]:
+        return [members[k : k + AT_ONCE] for k in range(0, len(members), AT_ONCE)]
+
+    found = run_study(
+        problem,
+        trials,
+        study_folder(store, name),
+        make_trainer=make_trainer,
+        together=together,
+        report=report,
+        device=device,
+        mixed=True,
+    )
+    return [found[trial.key] for trial in trials]
