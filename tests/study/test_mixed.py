@@ -4,7 +4,10 @@ import torch
 
 from equilibrate.study.methods import METHODS
 from equilibrate.study.stack import Stack
-from tests.study.test_stack import CPU, SETTINGS, _problem, _trials
+from tests.study.stacks import CPU
+from tests.study.stacks import dense as _problem
+from tests.study.stacks import trials as _trials
+from tests.study.test_stack import SETTINGS
 
 NAMES = ["sgd", "rmsprop", "esgd", "jacobi"]
 

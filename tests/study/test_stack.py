@@ -1,40 +1,25 @@
-"""A trial in a stack is the same trial alone: step by step, and over whole runs."""
+"""A trial in a stack is the same trial alone: its path, its failures, what is saved of it."""
+
+import io
 
 import pytest
 import torch
 
-from equilibrate.study.alone import Alone
-from equilibrate.study.methods import METHODS, Method
-from equilibrate.study.problem import Problem
-from equilibrate.study.space import Choice
-from equilibrate.study.stack import Stack
-from equilibrate.study.autoencoder import autoencoder, cross_entropy, squared_error
-from equilibrate.study.trial import Trial
-
-CPU = torch.device("cpu")
-
-
-def _problem(sizes=(30, 20, 5, 20, 30), cases=64):
-    images = torch.rand(cases, sizes[0], generator=torch.Generator().manual_seed(0))
-    return Problem(
-        "small",
-        lambda seed: autoencoder(sizes, seed=seed),
-        lambda: (images, images),
-        cross_entropy,
-        squared_error,
-        batch_size=8,
-    )
-
-
-def _trials(method, settings, precision="float64", seeds=(0, 1, 2)):
-    return [
-        Trial("small", "f", method, s, seed=seed, batch_size=8, epochs=10, precision=precision)
-        for s, seed in zip(settings, seeds, strict=False)
-    ]
-
+from equilibrate.study.methods import METHODS
+from tests.study.stacks import (
+    alone_of,
+    convolution,
+    dense,
+    parted,
+    regression,
+    row_of,
+    stack_of,
+    trials,
+    vector_of,
+)
 
 SETTINGS = {
-    "sgd": [{"lr": 0.01}, {"lr": 0.02}],
+    "sgd": [{"lr": 0.01}, {"lr": 0.02, "weight_decay": 0.1}],
     "nag": [
         {"lr": 0.01, "momentum": 0.9, "nesterov": True, "momentum_schedule": "sutskever"},
         {"lr": 0.02, "momentum": 0.5, "nesterov": True, "momentum_schedule": "sutskever"},
@@ -57,16 +42,191 @@ SETTINGS = {
     ],
 }
 
+CALM = {"lr": 0.01, "damping": 0.3}
+VARIANTS = {
+    "weight decay": [{**CALM, "weight_decay": 0.1}, CALM],
+    "maximize": [{"lr": 1e-3, "maximize": True}, {"lr": 2e-3, "maximize": True}],
+    "momentum": [{**CALM, "momentum": 0.5}, {**CALM, "momentum": 0.8}],
+    "nesterov": [{**CALM, "momentum": 0.5, "nesterov": True}] * 2,
+    "momentum on a schedule": [{**CALM, "momentum": 0.8, "momentum_schedule": "sutskever"}] * 2,
+    "a schedule": [{**CALM, "lr_schedule": "cosine"}, {**CALM, "lr_schedule": "ramp:9"}],
+    "absolute damping": [{**CALM, "damping_kind": "absolute"}] * 2,
+    "normals": [{**CALM, "distribution": "gaussian"}, {**CALM, "distribution": "gaussian"}],
+    "another probing": [{**CALM, "probe_every": 7}, {**CALM, "probe_every": 7, "decay": 0.9}],
+    "no damping": [{"lr": 1e-4, "damping": 0.0}, {"lr": 1e-3, "damping": 0.0}],
+}
+
+
+def hold_equal(problem, listed, updates=45, within=1e-9):
+    stack = stack_of(problem, listed)
+    stack.advance(updates)
+    errors = stack.errors()
+    for row, trial in enumerate(listed):
+        alone = alone_of(problem, trial)
+        alone.advance(updates)
+        assert parted(row_of(stack, row), vector_of(alone)) <= within
+        assert errors[row] == pytest.approx(alone.errors()[0], rel=within)
+
 
 @pytest.mark.parametrize("method", SETTINGS)
 def test_a_trial_in_a_stack_is_the_trial_alone(method):
-    problem, found = _problem(), METHODS[method]
-    trials = _trials(method, SETTINGS[method])
-    stack = Stack(problem, found, trials, CPU)
-    stack.advance(60)
-    for row, trial in enumerate(trials):
-        alone = Alone(problem, found, [trial], CPU)
-        alone.advance(60)
-        for mine, name in zip(alone.network.parameters(), stack.parameters, strict=True):
-            torch.testing.assert_close(stack.parameters[name][row].detach(), mine.detach(), rtol=0, atol=1e-9)
-        assert stack.errors()[row] == pytest.approx(alone.errors()[0], rel=1e-9)
+    hold_equal(dense(), trials(method, SETTINGS[method]))
+
+
+@pytest.mark.parametrize("method", ["sgd", "adam", "esgd", "jacobi-shipped"])
+def test_so_it_is_where_the_network_runs_under_vmap(method):
+    settings = SETTINGS.get(method, [{"lr": 1e-3, "damping": 1.0}, {"lr": 3e-3, "damping": 1.0}])
+    hold_equal(convolution(), trials(method, settings), updates=25)
+
+
+@pytest.mark.parametrize("method", ["esgd", "jacobi-shipped"])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_so_it_is_with_every_setting_of_a_curvature_method(method, variant):
+    settings = VARIANTS[variant]
+    if method == "jacobi-shipped":
+        settings = [{**each, "lr": each["lr"] / 10, "warmup_probes": 5} for each in settings]
+    hold_equal(dense(), trials(method, settings), updates=30)
+
+
+def test_trials_that_differ_in_structure_share_a_stack():
+    listed = trials("esgd", [settings for pair in VARIANTS.values() for settings in pair])
+    hold_equal(dense(), listed, updates=25)
+
+
+def test_a_parameter_that_the_loss_does_not_reach_stays_where_it_is():
+    def model(seed):
+        network = torch.nn.Sequential(torch.nn.Linear(30, 30), torch.nn.Sigmoid())
+        network.register_parameter("idle", torch.nn.Parameter(torch.ones(3)))
+        return network
+
+    problem = dense((30, 20, 30))
+    problem = type(problem)("idle", model, problem.data, problem.loss, problem.error, 8)
+    for method in ("sgd", "esgd"):
+        stack = stack_of(problem, trials(method, [{"lr": 0.01}, {"lr": 0.02}]))
+        stack.advance(3)
+        assert torch.equal(stack.parameters["idle"].detach(), torch.ones(2, 3, dtype=torch.float64))
+        assert all(e == e for e in stack.errors())
+
+
+def saved_and_loaded(state):
+    """A state as a checkpoint gives it back: through a file, tensors and plain values only."""
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    buffer.seek(0)
+    return torch.load(buffer, weights_only=True)
+
+
+RESUMED = {**SETTINGS, **{f"esgd: {name}": settings for name, settings in VARIANTS.items()}}
+
+
+@pytest.mark.parametrize("name", RESUMED)
+def test_saving_loading_and_going_on_is_never_having_stopped(name):
+    listed = trials(name.partition(":")[0], RESUMED[name])
+    whole, first, second = (stack_of(dense(), listed) for _ in range(3))
+    whole.advance(33)
+    first.advance(13)  # in mid-epoch, between two probes
+    second.load_state_dict(saved_and_loaded(first.state_dict()))
+    second.advance(20)
+    for row in range(len(listed)):
+        assert torch.equal(row_of(whole, row), row_of(second, row))
+    assert whole.errors() == second.errors()
+
+
+@pytest.mark.parametrize("method", ["adam", "esgd"])
+def test_a_stack_goes_back_to_a_state_of_its_own(method):
+    """Also where a schedule has set the very number since that the state holds an older one of."""
+    scheduled = [{**each, "lr_schedule": "cosine"} for each in SETTINGS[method]]
+    stack = stack_of(dense(), trials(method, scheduled))
+    stack.advance(5)
+    state = saved_and_loaded(stack.state_dict())
+    stack.advance(1)
+    once = row_of(stack, 0)
+    stack.load_state_dict(state)
+    stack.advance(1)
+    assert torch.equal(row_of(stack, 0), once)
+
+
+@pytest.mark.parametrize("method", SETTINGS)
+def test_the_trials_that_are_kept_go_on_as_before(method):
+    listed = trials(method, SETTINGS[method] + SETTINGS[method][:1])
+    whole, cut = (stack_of(dense(), listed) for _ in range(2))
+    whole.advance(40)
+    cut.advance(17)
+    rows = [0, len(listed) - 1]
+    before = [row_of(cut, row) for row in rows]
+    cut.keep(rows)
+    assert cut.trials == [listed[row] for row in rows]
+    assert all(torch.equal(row_of(cut, place), old) for place, old in enumerate(before))
+    cut.advance(23)
+    for place, row in enumerate(rows):
+        assert parted(row_of(cut, place), row_of(whole, row)) < 1e-12
+        assert cut.errors()[place] == pytest.approx(whole.errors()[row], rel=1e-12)
+
+
+@pytest.mark.parametrize("method", ["adam", "esgd"])
+def test_a_state_saved_after_a_cut_is_that_of_the_trials_left(method):
+    listed = trials(method, SETTINGS[method])
+    cut, fresh = stack_of(dense(), listed), stack_of(dense(), listed[1:])
+    cut.advance(17)
+    cut.keep(list(range(1, len(listed))))
+    fresh.load_state_dict(saved_and_loaded(cut.state_dict()))
+    for stack in (cut, fresh):
+        stack.advance(23)
+    assert torch.equal(row_of(cut, 0), row_of(fresh, 0))
+    assert cut.errors() == fresh.errors()
+
+
+def test_blocks_that_meet_when_the_one_between_them_goes_become_one():
+    """Of sgd, esgd, sgd the middle is dropped: the outer two have one optimizer from then on."""
+    names = ["sgd", "esgd", "sgd"]
+    listed = [trials(name, [{"lr": 0.01}] * 3)[seed] for seed, name in enumerate(names)]
+    stack = stack_of(dense(), listed)
+    stack.advance(11)
+    stack.keep([0, 2])
+    stack.advance(11)
+    for place, trial in enumerate((listed[0], listed[2])):
+        alone = alone_of(dense(), trial)
+        alone.advance(22)
+        assert parted(row_of(stack, place), vector_of(alone)) < 1e-12
+
+
+RUIN = {
+    "sgd": {"lr": 1e30},
+    "adam": {"lr": 1e200},
+    "esgd": {"lr": 1e200, "damping": 0.1},
+    "jacobi": {"lr": 1e200, "damping": 1.0, "warmup_probes": 30},
+}
+
+
+@pytest.mark.parametrize("method", RUIN)
+def test_a_trial_that_diverges_leaves_its_neighbours_to_the_last_bit(method):
+    tame = SETTINGS[method][0]
+    with_ruin = trials(method, [tame, RUIN[method], tame])
+    without = trials(method, [tame, tame, tame])
+    ruined, sound = (stack_of(regression(), listed) for listed in (with_ruin, without))
+    for stack in (ruined, sound):
+        stack.advance(45)
+    for row in (0, 2):
+        assert torch.equal(row_of(ruined, row), row_of(sound, row))
+        assert ruined.errors()[row] == sound.errors()[row]
+    assert not torch.tensor(ruined.errors()[1]).isfinite()
+
+
+@pytest.mark.parametrize("method", ["esgd", "jacobi-shipped", "esgd-paper"])
+def test_a_trial_whose_first_curvature_is_not_finite_has_failed_alone(method):
+    problem = dense()
+
+    def model(seed):
+        network = problem.model(seed)
+        if seed == 1:  # a gradient that is finite, a product that is not
+            network[0].weight.data.mul_(1e300)
+        return network
+
+    broken = type(problem)("b", model, problem.data, problem.loss, problem.error, 8)
+    settings = METHODS[method].settings(1) * 3
+    stack, sound = (stack_of(p, trials(method, settings)) for p in (broken, problem))
+    for each in (stack, sound):
+        each.advance(21)
+    assert not torch.tensor(stack.errors()[1]).isfinite()
+    for row in (0, 2):
+        assert torch.equal(row_of(stack, row), row_of(sound, row))

@@ -109,4 +109,5 @@ class Alone:
         self._random = state["random"].cpu()
         self.network.load_state_dict(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
+        self.schedule.forget()
         self._laid_out = False

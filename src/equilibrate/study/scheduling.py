@@ -25,6 +25,10 @@ class Scheduling:
                 set_numbers(name, values)
                 self._last[name] = values
 
+    def forget(self) -> None:
+        """Hand over everything at the next update: the numbers have been changed from outside."""
+        self._last = {}
+
     def _at(self, update: int) -> dict[str, list[float]]:
         numbers: dict[str, list[float]] = {}
         pairs = list(zip(self._settings, self._totals, strict=True))

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.func import stack_module_state
 
+from equilibrate.study import nested
 from equilibrate.study.batches import Batches, pieces
 from equilibrate.study.blocks import make_blocks
 from equilibrate.study.captured import Captured
@@ -80,7 +81,7 @@ class Stack:
         """On a GPU, compile and capture now, and leave no trace: training then runs at its pace."""
         if self.device.type != "cuda":
             return
-        before = _each(self._tensors(), lambda tensor: tensor.detach().clone())
+        before = nested.each(self._tensors(), lambda tensor: tensor.detach().clone())
         every = [block.optimizer.switches.get("probe_every", 1) for block in self.blocks]
         with computing(self.precision):
             for due in {self._due(update) for update in range(1, math.lcm(*every) + 1)}:
@@ -158,12 +159,14 @@ class Stack:
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that a later run needs to go on exactly: tensors and plain values."""
-        parameters = _each(self.parameters, lambda tensor: tensor.detach()[self._rows])
+        parameters = nested.each(self.parameters, lambda tensor: tensor.detach()[self._rows])
         optimizers = []
         for block in self.blocks:
             rows = [row - block.start for row in self._rows if block.start <= row < block.stop]
             if rows:
-                optimizers.append(_each(block.optimizer.tensors(), lambda t, rows=rows: t[rows]))
+                optimizers.append(
+                    nested.each(block.optimizer.tensors(), lambda t, rows=rows: t[rows])
+                )
         tensors = {"parameters": parameters, "optimizers": optimizers}
         return {"updates": self.updates, "tensors": tensors}
 
@@ -171,6 +174,8 @@ class Stack:
         """Go on from what `state_dict` returned for the same trials."""
         self._take(state["tensors"])
         self.updates, self._laid_out = state["updates"], False
+        for block in self.blocks:
+            block.schedule.forget()
 
     def _tensors(self) -> dict[str, Any]:
         """Everything that training changes; the first dimension counts trials."""
@@ -180,9 +185,20 @@ class Stack:
     @torch.no_grad()
     def _take(self, tensors: dict[str, Any]) -> None:
         """Copy into the tensors that are there: captured graphs know no others."""
-        _copy(tensors, self._tensors())
+        optimizers = self._by_block(tensors["optimizers"])
+        nested.copy({**tensors, "optimizers": optimizers}, self._tensors())
         for block in self.blocks:
             block.optimizer.renew()
+
+    def _by_block(self, optimizers: list[Any]) -> list[Any]:
+        """Join what neighbouring optimizers kept where the block between two alike was dropped."""
+        rest, found = list(optimizers), []
+        for block in self.blocks:
+            parts = [rest.pop(0)]
+            while sum(len(part["step"]) for part in parts) < block.stop - block.start:
+                parts.append(rest.pop(0))
+            found.append(nested.joined(parts))
+        return found
 
     def _lay_out_as_gradients(self) -> None:
         """Give parameters the memory order of their gradients, so that updates read in order."""
@@ -193,24 +209,3 @@ class Stack:
             name: memory_order(p if g is None else g)
             for (name, p), g in zip(self.parameters.items(), gradients, strict=True)
         }
-
-
-def _each(tree: Any, change: Any) -> Any:
-    """Apply a function to every tensor of nested dictionaries and lists."""
-    if isinstance(tree, dict):
-        return {key: _each(value, change) for key, value in tree.items()}
-    if isinstance(tree, list):
-        return [_each(value, change) for value in tree]
-    return change(tree)
-
-
-def _copy(source: Any, target: Any) -> None:
-    """Copy nested tensors into others of the same shape, in place."""
-    if isinstance(target, dict):
-        for key in target:
-            _copy(source[key], target[key])
-    elif isinstance(target, list):
-        for one, other in zip(source, target, strict=True):
-            _copy(one, other)
-    else:
-        target.copy_(source)
