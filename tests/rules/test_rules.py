@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from equilibrate import JacobiSGD, exact
 from equilibrate.diagonals import squared_gradient
 from equilibrate.diagonals.averaging import next_weight
-from equilibrate.rules import foreach, reference
+from equilibrate.rules import foreach, reference, stacked
 from tests.optim.loops import train
 
 SHAPES = [(), (0,), (5,), (3, 4), (2, 1, 3)]
@@ -51,6 +51,47 @@ def test_foreach_is_the_reference(update):
     for one, other in zip(*moved, strict=True):
         torch.testing.assert_close(one, other)
         assert bool(one.isfinite().all())
+
+
+@st.composite
+def stacked_updates(draw):
+    """One tensor of several trials, each with numbers of its own."""
+    trials = draw(st.integers(1, 4))
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 99)))
+    shape = (trials, *draw(st.sampled_from([(5,), (3, 4), (2, 1, 3)])))
+    parameter, gradient, diagonal, buffer = (
+        torch.randn(shape, dtype=torch.float64, generator=generator) for _ in range(4)
+    )
+    has_momentum = draw(st.booleans())
+    choices = {"lr": [0.0, 0.1], "damping": [0.0, 0.3], "fill": [0.0, 0.7]}
+    choices |= {"momentum": [0.5, 0.9], "weight_decay": [0.0, 0.2]}
+    numbers = {
+        name: draw(st.lists(st.sampled_from(values), min_size=trials, max_size=trials))
+        for name, values in choices.items()
+    }
+    switches = {"nesterov": has_momentum and draw(st.booleans()), "maximize": draw(st.booleans())}
+    diagonal = diagonal.abs() * (diagonal > -0.5)  # some are zero
+    return parameter, gradient, diagonal, buffer if has_momentum else None, numbers, switches
+
+
+@given(stacked_updates())
+def test_stacked_is_the_reference_trial_by_trial(update):
+    parameter, gradient, diagonal, buffer, numbers, switches = update
+    own, kept = parameter.clone(), None if buffer is None else buffer.clone()
+    wide = (-1, *[1] * (parameter.dim() - 1))
+    tensors = {k: torch.tensor(v, dtype=torch.float64).view(wide) for k, v in numbers.items()}
+    if not any(numbers["weight_decay"]):
+        tensors["weight_decay"] = None
+    stacked.step_(own, gradient, diagonal, kept, **tensors, **switches)
+    for row in range(len(parameter)):
+        alone, buffers = parameter[row].clone(), None if buffer is None else [buffer[row].clone()]
+        settings = {name: values[row] for name, values in numbers.items()}
+        settings |= {name: [settings[name]] for name in ("damping", "fill")}
+        settings["momentum"] *= buffer is not None
+        reference.step([alone], [gradient[row]], [diagonal[row]], buffers, **settings, **switches)
+        torch.testing.assert_close(own[row], alone, rtol=1e-13, atol=1e-15)
+        if buffers is not None:
+            torch.testing.assert_close(kept[row], buffers[0], rtol=1e-13, atol=1e-15)
 
 
 @given(lr=st.floats(1e-3, 1), damping=st.floats(1e-3, 10), g=st.floats(-5, 5), d=st.floats(0, 5))

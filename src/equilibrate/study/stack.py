@@ -6,6 +6,7 @@ its own gradient. On a GPU an update is a captured graph whose elementwise parts
 
 import math
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -164,9 +165,7 @@ class Stack:
         for block in self.blocks:
             rows = [row - block.start for row in self._rows if block.start <= row < block.stop]
             if rows:
-                optimizers.append(
-                    nested.each(block.optimizer.tensors(), lambda t, rows=rows: t[rows])
-                )
+                optimizers.append(nested.each(block.optimizer.tensors(), itemgetter(rows)))
         tensors = {"parameters": parameters, "optimizers": optimizers}
         return {"updates": self.updates, "tensors": tensors}
 
