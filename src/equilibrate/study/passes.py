@@ -85,7 +85,8 @@ class Passes:
         if self._products is None:
             total = self.losses(parameters, inputs, targets).sum()
             return _LiveHessian(LossHessian(total, list(parameters.values())))
-        return _FunctionHessian(self._products, parameters, inputs, targets)
+        point = {name: _apart(p.detach()) for name, p in parameters.items()}
+        return _FunctionHessian(self._products, point, inputs, targets)
 
     def _gradients_and_products(
         self,
@@ -98,11 +99,17 @@ class Passes:
             named = dict(zip(parameters, values, strict=True))
             return self.losses(named, inputs, targets).sum()
 
-        point = [p.detach() for p in parameters.values()]
+        point = list(parameters.values())
         gradients, products = torch.func.jvp(  # type: ignore[misc]
             torch.func.grad(total), (point,), (list(vectors),)
         )
         return gradients, products, _all_finite(products)
+
+
+def _apart(tensor: Tensor) -> Tensor:
+    """Return a tensor in memory of its own: torch differentiates no slices forward."""
+    own = tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes()
+    return tensor if own else tensor.clone()
 
 
 def _all_finite(products: Sequence[Tensor]) -> Tensor:
