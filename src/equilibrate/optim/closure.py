@@ -125,6 +125,8 @@ class ClosureHessian:
     gradients from before that run.
     """
 
+    averaged = True  # over ranks: the gradients that differ here were averaged by the backward
+
     def __init__(
         self,
         closure: Closure,

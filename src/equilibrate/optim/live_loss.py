@@ -48,6 +48,8 @@ def check_loss(loss: Tensor) -> None:
 class LiveLoss:
     """The Hessian of one loss with respect to all trainable parameters of an optimizer."""
 
+    averaged = False  # over ranks: a loss is one rank's own
+
     def __init__(self, loss: Tensor, parameters: Sequence[Tensor]) -> None:
         """Build the gradient's graph, or say why there is none."""
         check_loss(loss)
