@@ -3,5 +3,17 @@
 from equilibrate.distributed.agreement import Word, agree
 from equilibrate.distributed.checksum import checksum
 from equilibrate.distributed.ranks import Ranks, ranks_of
+from equilibrate.distributed.shards import draw_part, is_sharded, local, over_shards, squares
 
-__all__ = ["Ranks", "Word", "agree", "checksum", "ranks_of"]
+__all__ = [
+    "Ranks",
+    "Word",
+    "agree",
+    "checksum",
+    "draw_part",
+    "is_sharded",
+    "local",
+    "over_shards",
+    "ranks_of",
+    "squares",
+]

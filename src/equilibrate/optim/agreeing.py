@@ -10,13 +10,12 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from equilibrate.distributed import Ranks, Word, agree, checksum, ranks_of
+from equilibrate.distributed import Ranks, Word, agree, checksum, is_sharded, ranks_of
 from equilibrate.optim.keeping import Keeping
 from equilibrate.optim.pending import Pending
-from equilibrate.optim.state import wide
+from equilibrate.optim.state import zeros_like
 
 
 class Agreeing(Keeping):
@@ -41,11 +40,12 @@ class Agreeing(Keeping):
         ranks = self._ranks()
         if ranks is None:
             return []
-        gradients = [p.grad for p in self._all()] if place.startswith("step") else []
+        whole = [p for p in self._all() if not is_sharded(p)]  # shards differ, as they should
+        gradients = [p.grad for p in whole] if place.startswith("step") else []
         mine = Word(
             place,
             settings=zlib.crc32(repr(self._settings()).encode()),
-            parameters=checksum(self._all()),
+            parameters=checksum(whole),
             gradients=checksum(gradients),
             pending=bool(self._pending) and place != "probe",
             skipped=skipped,
@@ -76,14 +76,16 @@ class Agreeing(Keeping):
     def _mean(
         self, found: Mapping[Tensor, Tensor], asked: Sequence[Tensor]
     ) -> dict[Tensor, Tensor]:
-        """Return the mean over ranks; one whose loss misses a parameter contributes zero to it."""
+        """Return the mean over ranks; one whose loss misses a parameter contributes zero to it.
+
+        A sharded product is one tensor held by all ranks together: there is nothing to average.
+        """
         ranks = self._ranks()
         if ranks is None:
             return dict(found)
-        filled = [
-            found[p] if p in found else torch.zeros_like(p, dtype=wide(p.dtype)) for p in asked
-        ]
-        return dict(zip(asked, ranks.mean(filled), strict=True))
+        filled = {p: found[p] if p in found else zeros_like(p) for p in asked}
+        whole = [p for p in asked if not is_sharded(p)]
+        return filled | dict(zip(whole, ranks.mean([filled[p] for p in whole]), strict=True))
 
     def _mean_pending(self, pending: Pending) -> dict[Tensor, Tensor]:
         """Return what is pending, averaged over ranks before anything is squared."""

@@ -15,7 +15,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from equilibrate.curvature.differences import parameter_size, relative_step
+from equilibrate.curvature.differences import relative_step
+from equilibrate.distributed import squares
 from equilibrate.optim.state import all_finite
 from equilibrate.optim.warn import warn_user
 
@@ -143,7 +144,7 @@ class ClosureHessian:
         self._earlier = earlier
         self._point = [p.detach().clone() for p in parameters]
         self._gradients = [None if p.grad is None else p.grad.detach().clone() for p in parameters]
-        self._size = parameter_size(parameters)
+        self._size = _size(parameters)
         self.relative = relative
         self.present = [True] * len(parameters)
 
@@ -229,4 +230,10 @@ class ClosureHessian:
 
 def _norm(tensors: Sequence[Tensor]) -> float:
     """Return the Euclidean norm over a list of tensors; not a number where any element is not."""
-    return float(sum(float(t.double().square().sum()) for t in tensors) ** 0.5)
+    return float(squares(tensors) ** 0.5)
+
+
+def _size(parameters: Sequence[Tensor]) -> float:
+    """Return the root mean square over all parameters; one where they are all zero or absent."""
+    total, count = squares(parameters), sum(p.numel() for p in parameters)
+    return float((total / count) ** 0.5) if total > 0 else 1.0

@@ -13,6 +13,7 @@ from equilibrate.optim.closure import (
     undone_on_error,
 )
 from equilibrate.optim.measuring import Measuring
+from equilibrate.optim.state import any_nonzero
 
 
 class Evaluating(Measuring):
@@ -44,7 +45,7 @@ class Evaluating(Measuring):
         """Tell whether what was backpropagated depends on a parameter; zeros may be left over."""
         if parameter.grad is None:
             return False
-        return not self.state.get(parameter, {}).get("absent") or bool(parameter.grad.any())
+        return not self.state.get(parameter, {}).get("absent") or any_nonzero(parameter.grad)
 
     def _measure_by_differences(
         self, closure: Closure, fresh: list[Tensor], start: Any, earlier: list[Tensor | None]

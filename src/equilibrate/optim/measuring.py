@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from equilibrate.curvature import draw_like
 from equilibrate.curvature.graph import reached
+from equilibrate.distributed import draw_part
 from equilibrate.optim.arguments import check_layouts, check_observed
 from equilibrate.optim.folding import Folding
 from equilibrate.optim.live_loss import LiveLoss, check_loss
@@ -179,7 +179,7 @@ class Measuring(Folding):
         """Draw this probe's vector over all trainable parameters; a frozen one keeps its number."""
         numbered = enumerate((p, g) for g in self.param_groups for p in g["params"])
         return [
-            draw_like(
+            draw_part(
                 g["distribution"], p, seed=g["seed"], probe=g["probe_index"], parameter=number
             )
             for number, (p, g) in numbered

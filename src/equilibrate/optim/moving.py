@@ -5,14 +5,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from equilibrate.distributed import Word
+from equilibrate.distributed import Word, local
 from equilibrate.optim.arguments import check_gradients
 from equilibrate.optim.closure import Closure
 from equilibrate.optim.damping import damping_and_fill
 from equilibrate.optim.evaluating import Evaluating
 from equilibrate.optim.measuring import Group
 from equilibrate.optim.pending import Pending
-from equilibrate.optim.state import allocate, zeros_like
+from equilibrate.optim.state import allocate, any_nonzero, zeros_like
 from equilibrate.rules import foreach, reference
 
 _NO_CURVATURE = (
@@ -99,7 +99,8 @@ class CurvatureOptimizer(Evaluating):
             return
         for parameter in moving:
             assert parameter.grad is not None
-            parameter.grad.div_(factor.to(parameter.device))
+            gradient = local(parameter.grad)
+            gradient.div_(factor.to(gradient.device))
 
     def _only_allocates(self, moving: list[Tensor]) -> bool:
         """Allocate state for torch.distributed.checkpoint, which asks by a step that moves nothing.
@@ -110,7 +111,7 @@ class CurvatureOptimizer(Evaluating):
             return False
         if any(float(group["lr"]) for group in self.param_groups):
             return False
-        if any(bool(p.grad.any()) for p in moving if p.grad is not None):
+        if any(any_nonzero(p.grad) for p in moving if p.grad is not None):
             return False
         for group in self.param_groups:
             for parameter in group["params"]:
@@ -150,7 +151,7 @@ class CurvatureOptimizer(Evaluating):
         """Note by the averaged gradients, equal on all ranks, which parameters wait for a probe."""
         for parameter in group["params"]:
             if parameter.requires_grad and self._probes(parameter) == 0:
-                used = parameter.grad is not None and bool(parameter.grad.any())
+                used = parameter.grad is not None and any_nonzero(parameter.grad)
                 self._allocated(parameter)["absent"] = not used
 
     def _move(self, group: Group) -> None:
@@ -163,9 +164,9 @@ class CurvatureOptimizer(Evaluating):
         rule = reference.step if group["foreach"] is False else foreach.step
         damping, fill = self._damping(group, parameters)
         rule(
-            parameters,
-            [p.grad for p in parameters if p.grad is not None],
-            [self._kind.magnitude(state["diagonal"]) for state in states],
+            [local(p) for p in parameters],
+            [local(p.grad, like=p) for p in parameters],
+            [self._kind.magnitude(local(state["diagonal"])) for state in states],
             self._buffers(group, parameters),
             lr=float(group["lr"]),
             damping=damping,
@@ -183,7 +184,7 @@ class CurvatureOptimizer(Evaluating):
         for parameter in parameters:
             if "momentum_buffer" not in self.state[parameter]:
                 self.state[parameter]["momentum_buffer"] = zeros_like(parameter)
-        return [self.state[p]["momentum_buffer"] for p in parameters]
+        return [local(self.state[p]["momentum_buffer"]) for p in parameters]
 
     def _damping(self, group: Group, parameters: list[Tensor]) -> tuple[list[float], list[float]]:
         """Return damping and fill of each tensor; warn once where there is nothing to divide by."""
