@@ -14,8 +14,8 @@ ROOT = Path(__file__).parent.parent
 HEAVY = ("matplotlib", "numpy", "scipy", "ray", "pandas", "equilibrate.study", "equilibrate.paper")
 
 # Each room may import only those to its right, and torch.
-LAYERS = ["cli", "paper", "study", "statistics", "optim", "distributed", "rules", "diagonals",
-          "exact", "curvature"]  # fmt: skip
+LAYERS = ["cli", "paper", "study", "attention", "statistics", "optim", "distributed", "rules",
+          "diagonals", "exact", "curvature"]  # fmt: skip
 
 
 def test_import_loads_torch_and_nothing_heavier():

@@ -29,7 +29,7 @@ _SHARDED = (
 _ELSEWHERE = (
     "The second derivative of this loss cannot be had. Pass a closure instead, "
     "optimizer.step(closure), which needs gradients alone; or, for attention, run the forward "
-    "pass inside torch.nn.attention.sdpa_kernel(SDPBackend.MATH)."
+    "pass inside equilibrate.math_attention(optimizer)."
 )
 
 
