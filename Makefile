@@ -45,4 +45,4 @@ bench: $(STAMP)  ## time one iteration
 
 clean:  ## remove caches and build outputs (not .venv, not results)
 	rm -rf build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -4,6 +4,7 @@ Squaring before averaging would be silently wrong: the mean of (H_r v)^2 over ra
 (H v)^2 with H the mean of the H_r. So products are averaged while they are still linear in H.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
@@ -71,7 +72,8 @@ class Ranks:
         the averaging of gradients that a rank without probe has gone on to, and ends.
         """
         store = dist.distributed_c10d._get_default_store()
-        room = f"equilibrate/{self._group.group_name}"
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")  # torchrun may keep the store
+        room = f"equilibrate/{attempt}/{self._group.group_name}"
         turn = store.add(f"{room}/turn/{self.rank}", 1)  # counted where the words are kept
         keys = [f"{room}/{turn}/{rank}" for rank in range(self.size)]
         store.set(keys[self.rank], word)

@@ -55,6 +55,7 @@ class Measuring(Folding):
         Call it before `loss.backward()`, for every micro-batch, with the very loss that is then
         backpropagated. It leaves `.grad` and torch's random state alone.
         """
+        self._require_itself()
         self._losses += 1
         check_loss(loss)
         fresh = self._fresh(loss)
@@ -78,6 +79,7 @@ class Measuring(Folding):
         the number of probes folded; products that are not finite are left out. It takes the place
         of the warm-up, so give it twenty losses or more.
         """
+        self._require_itself()
         if self._pending:
             raise RuntimeError(
                 "calibrate between probe and step would mix two vectors; step first."
@@ -104,6 +106,7 @@ class Measuring(Folding):
         have zero mean and unit variance; several calls before one step (micro-batches) must use
         the same v.
         """
+        self._require_itself()
         check_observed(self._all(), vectors, products, self._pending)
         if self._ranks() and not self.probe_due:
             raise RuntimeError(
