@@ -3,10 +3,12 @@
 import pytest
 import torch
 from torch import distributed as dist
+from torch.distributed.fsdp import FullyShardedDataParallel
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
 from equilibrate import ESGD
-from tests.distributed.launching import errors, run
+from tests.distributed.launching import errors, outcomes, run
 from tests.distributed.test_ddp import batches, model_of
 
 pytestmark = pytest.mark.distributed
@@ -38,15 +40,7 @@ def _gradients_not_averaged(rank, world):
 
 def _gradients_not_averaged_by_closure(rank, world):
     model = model_of()
-    optimizer = ESGD(model.parameters())
-
-    def closure():
-        optimizer.zero_grad()
-        loss = _loss(model, rank)
-        loss.backward()
-        return loss
-
-    optimizer.step(closure)
+    _closure_step(model, ESGD(model.parameters()), rank)
 
 
 def _left_in_no_sync(rank, world):
@@ -107,6 +101,44 @@ def _observed_when_not_due(rank, world):
     optimizer.observe(ones, ones)
 
 
+def _closure_step(model, optimizer, rank):
+    def closure():
+        optimizer.zero_grad()
+        loss = _loss(model, rank)
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+
+
+def _zero_redundancy(rank, world):
+    model = DistributedDataParallel(model_of())
+    shared_out = ZeroRedundancyOptimizer(model.parameters(), optimizer_class=ESGD, lr=0.01)
+    _closure_step(model, shared_out, rank)
+
+
+def _first_generation_fsdp(rank, world):
+    model = FullyShardedDataParallel(model_of(), device_id=torch.device("cpu"))
+    _closure_step(model, ESGD(model.parameters()), rank)
+
+
+def _first_generation_fsdp_by_parameter(rank, world):
+    model = FullyShardedDataParallel(
+        model_of(), device_id=torch.device("cpu"), use_orig_params=True
+    )
+    _closure_step(model, ESGD(model.parameters()), rank)
+
+
+def _static_graph_with_no_sync_first(rank, world):
+    model = DistributedDataParallel(model_of(), static_graph=True)
+    optimizer = ESGD(model.parameters())
+    with model.no_sync():
+        loss = _loss(model, rank)
+        optimizer.probe(loss)
+        loss.backward()
+    _iteration(model, optimizer, rank)
+
+
 REFUSED = [
     (_other_weights, "parameters of the ranks differ"),
     (_gradients_not_averaged, "gradients of the ranks differ"),
@@ -119,6 +151,10 @@ REFUSED = [
     (_a_probe_against_a_closure, r"rank 1 is in step\(closure\)"),
     (_calibrated_unequally, "rank 0 is in the end of calibrate, rank 1 is in calibrate"),
     (_observed_when_not_due, "optimizer.probe_due"),
+    (_zero_redundancy, "ZeroRedundancyOptimizer are not"),
+    (_first_generation_fsdp, "FullyShardedDataParallel is not"),
+    (_first_generation_fsdp_by_parameter, "FullyShardedDataParallel and"),
+    (_static_graph_with_no_sync_first, "expect_autograd_hooks_"),  # torch's own, without us too
 ]
 
 
@@ -281,8 +317,6 @@ def _not_a_member(rank, world):
 
 
 def test_a_rank_outside_the_given_group_is_refused():
-    from tests.distributed.launching import outcomes
-
     (fine, _), (refused, error) = outcomes(_not_a_member, 2)
     assert fine
     assert not refused

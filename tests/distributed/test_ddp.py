@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from equilibrate import ESGD, JacobiSGD
+from equilibrate.distributed import Ranks
 from tests.distributed.launching import run
 
 pytestmark = pytest.mark.distributed
@@ -177,3 +178,25 @@ def test_equal_shares_have_the_loss_of_the_joined_batch():
     parts = [rank_loss(way, model, batch, r, 4, 0) for r in range(4)]
     joined = (model(batch[0]) - batch[1]).square().mean()
     torch.testing.assert_close(torch.stack(parts).mean(), joined)
+
+
+def _squared_first(rank: int, world: int, way: Way) -> Any:
+    """What this package must not do, put in by hand: the root of the mean of the squares."""
+    right = Ranks.mean
+
+    def wrong(self: Ranks, tensors: list[Tensor]) -> list[Tensor]:
+        return [t.sqrt() for t in right(self, [t.square() for t in tensors])]
+
+    Ranks.mean = wrong
+    try:
+        return several(rank, world, way)
+    finally:
+        Ranks.mean = right
+
+
+@pytest.mark.parametrize("world", [2, 4])
+def test_squaring_before_averaging_would_be_seen(world):
+    _, diagonals = run(_squared_first, world, WAYS[0])[0]
+    _, expected = alone(WAYS[0], world)
+    for found, right in zip(diagonals, expected, strict=True):
+        assert (found - right).norm() > 0.01 * right.norm()  # ten thousand tolerances

@@ -161,3 +161,22 @@ def test_bfloat16_parameters_keep_a_float32_diagonal_of_their_curvature():
         assert all(d.dtype == torch.float32 for d in optimizer.diagonal())
         found.append(torch.cat([d.flatten() for d in optimizer.diagonal()]))
     assert (found[0] - found[1]).norm() < 30 * torch.finfo(torch.bfloat16).eps * found[1].norm()
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [("by name", "Closure use is not currently supported"), ("by place", "without a closure")],
+)
+def test_a_closure_under_a_scaler_is_refused(how, message):
+    """So sharded parameters, which need a closure, train in bfloat16 or float32.
+
+    By name torch refuses it; by place it slips through torch's check.
+    """
+    model, loss = _problem()
+    optimizer = ESGD(model.parameters())
+    scaler = torch.amp.GradScaler("cpu")
+    scaler.scale(loss()).backward()
+    before = [p.detach().clone() for p in model.parameters()]
+    with pytest.raises(RuntimeError, match=message):
+        scaler.step(optimizer, closure=loss) if how == "by name" else scaler.step(optimizer, loss)
+    torch.testing.assert_close([p.detach() for p in model.parameters()], before, rtol=0, atol=0)

@@ -18,13 +18,15 @@ _DIFFERENT_SETTINGS = (
     "The ranks' optimizers differ (rank {} from rank 0): in their parameters' shapes, what "
     "requires a gradient, the seed, another hyper-parameter, or the steps made so far. Build them "
     "alike, load the same checkpoint on every rank, or pass process_group=False if their models "
-    "are independent."
+    "are independent. Of the ways to shard, fully_shard and DTensor are supported; "
+    "FullyShardedDataParallel and ZeroRedundancyOptimizer are not."
 )
 _DIFFERENT_PARAMETERS = (
     "The parameters of the ranks differ (rank {} from rank 0), so their curvature cannot be "
     "averaged. Start from the same weights (DistributedDataParallel sends those of rank 0) and "
     "average gradients before every step; or pass process_group=False if the models are "
-    "independent."
+    "independent. Of the ways to shard, fully_shard and DTensor are supported, "
+    "FullyShardedDataParallel is not."
 )
 _DIFFERENT_GRADIENTS = (
     "The gradients of the ranks differ (rank {} from rank 0), so the ranks would drift apart. "

@@ -11,13 +11,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from equilibrate.curvature import Distribution, draw_elements, draw_like
+
+_PLAIN = (Tensor, nn.Parameter)
 
 
 def is_sharded(tensor: Tensor) -> bool:
     """Tell whether a tensor is a DTensor, without importing what makes them."""
+    if type(tensor) in _PLAIN:  # asked of every tensor in every step
+        return False
     module = sys.modules.get("torch.distributed.tensor")
     return module is not None and isinstance(tensor, module.DTensor)
 

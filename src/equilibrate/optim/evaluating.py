@@ -15,6 +15,12 @@ from equilibrate.optim.closure import (
 from equilibrate.optim.measuring import Measuring
 from equilibrate.optim.state import any_nonzero
 
+_SCALED = (
+    "GradScaler unscales gradients before step, so it cannot run a closure inside it. Call "
+    "optimizer.probe(loss) on the unscaled loss and scaler.step(optimizer) without a closure; or "
+    "train in bfloat16, which needs no scaler."
+)
+
 
 class Evaluating(Measuring):
     """An optimizer that measures through torch's standard closure."""
@@ -26,6 +32,8 @@ class Evaluating(Measuring):
 
     def _evaluate(self, closure: Closure) -> float:
         """Run the closure; when a probe is due and none arrives inside, measure by differences."""
+        if getattr(self, "found_inf", None) is not None:
+            raise RuntimeError(_SCALED)
         with torch.enable_grad():
             if not self.probe_due:
                 return closure()
