@@ -31,16 +31,17 @@ class Regression(lightning.LightningModule):
         return ESGD(self.parameters(), lr=0.02)
 
 
-def main(accumulate: int = 1, module: type[Regression] = Regression) -> list[Tensor]:
-    """Train; `accumulate` cuts every batch into so many micro-batches."""
+def main(
+    accumulate: int = 1, module: type[Regression] = Regression, **options: object
+) -> list[Tensor]:
+    """Train; `accumulate` cuts every batch into so many micro-batches, `options` are Trainer's."""
+    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
     trainer = lightning.Trainer(
         accelerator="cpu",
         max_epochs=1,
         accumulate_grad_batches=accumulate,
-        logger=False,
         enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
+        **quiet | options,
     )
     regression = module()
     trainer.fit(regression, DataLoader(make_data(), BATCH // accumulate))

@@ -6,6 +6,11 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+SETTINGS = {
+    "OMP_NUM_THREADS": "1",
+    "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",  # see examples/torchrun_ddp.py
+    "ACCELERATE_USE_CPU": "true",  # as `accelerate launch --cpu` sets it
+}
 
 
 def torchrun(ranks: int, module: str, *arguments: object, restarts: int = 0) -> str:
@@ -16,7 +21,7 @@ def torchrun(ranks: int, module: str, *arguments: object, restarts: int = 0) -> 
     run = subprocess.run(
         command,
         cwd=ROOT,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"},
+        env=os.environ | SETTINGS,
         capture_output=True,
         text=True,
         timeout=300,

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 from torch.nn.functional import mse_loss
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, DistributedSampler, Subset
 
 from equilibrate import ESGD, math_attention
 from examples import accelerate_loop, huggingface_trainer, lightning_module, plain_loop
-from examples.problem import BATCH, make_data, make_model, result
+from examples.problem import BATCH, STEPS, make_data, make_model, result
 from examples.tiny_text import LENGTH, make_text
 from examples.tiny_text import make_model as make_gpt2
 from tests.examples.launching import ROOT, torchrun
@@ -44,6 +44,29 @@ def _by_closure():
 
         optimizer.step(closure)
     return result(model)
+
+
+def _on_joined_batches(order):
+    """The plain loop on the batches of two ranks at once."""
+    model = make_model()
+    optimizer = ESGD(model.parameters(), lr=0.02)
+    for x, y in DataLoader(Subset(make_data(), list(order)), 2 * BATCH):
+        loss = mse_loss(model(x), y)
+        optimizer.probe(loss)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return result(model)
+
+
+def _shuffled_for_two():
+    """The order in which Lightning deals out the cases: it shuffles for several ranks."""
+    data = make_data()
+    mine, yours = (
+        list(DistributedSampler(data, num_replicas=2, rank=rank, shuffle=True)) for rank in (0, 1)
+    )
+    for start in range(0, len(mine), BATCH):
+        yield from mine[start : start + BATCH] + yours[start : start + BATCH]
 
 
 def test_the_plain_loop_learns(capsys):
@@ -135,6 +158,23 @@ def test_under_torchrun(module, reference, tmp_path):
     # Products by differences turn a rounding u into u / e, some u^(2/3): that is 2e-5 a product.
     tolerance = {"rtol": 1e-2, "atol": 1e-3} if "fsdp" in module else ROUNDED
     torch.testing.assert_close(found, reference(), **tolerance)
+
+
+@pytest.mark.distributed
+@pytest.mark.parametrize(
+    ("name", "reference"),
+    [
+        ("accelerate", lambda: _on_joined_batches(range(STEPS * BATCH))),
+        ("lightning", lambda: _on_joined_batches(_shuffled_for_two())),
+        ("trainer", lambda: _gpt2_by_hand(16, 1)),
+    ],
+    ids=["accelerate", "lightning", "trainer"],
+)
+def test_trainers_on_two_ranks_equal_the_plain_loop_on_joined_batches(name, reference, tmp_path):
+    torchrun(2, "tests.examples.on_two_ranks", name, tmp_path)
+    first, second = (torch.load(tmp_path / f"final-{r}.pt", weights_only=True) for r in (0, 1))
+    torch.testing.assert_close(first, second, **EXACT)
+    torch.testing.assert_close(first, reference(), **ROUNDED)
 
 
 @pytest.mark.distributed
