@@ -155,9 +155,7 @@ def test_under_torchrun(module, reference, tmp_path):
     printed = torchrun(2, module, tmp_path)
     assert "last loss" in printed
     found = torch.load(tmp_path / "final.pt", weights_only=True)
-    # Products by differences turn a rounding u into u / e, some u^(2/3): that is 2e-5 a product.
-    tolerance = {"rtol": 1e-2, "atol": 1e-3} if "fsdp" in module else ROUNDED
-    torch.testing.assert_close(found, reference(), **tolerance)
+    torch.testing.assert_close(found, reference(), **ROUNDED)
 
 
 @pytest.mark.distributed
