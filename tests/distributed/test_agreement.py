@@ -176,6 +176,19 @@ def test_a_rank_without_its_first_probe_is_waited_for_and_then_named():
     assert "waited in vain for rank(s) [1]" in first
 
 
+def _uneven_under_join(rank, world):
+    model = DistributedDataParallel(model_of())
+    optimizer = ESGD(model.parameters(), probe_every=2)
+    with model.join():
+        for step in range(5 if rank else 3):
+            _iteration(model, optimizer, rank, step)
+
+
+def test_a_rank_that_has_joined_early_is_waited_for_no_longer_than_the_group_waits():
+    _, longer = errors(_uneven_under_join, 2, limit=3)
+    assert "DistributedDataParallel.join does not" in longer
+
+
 def _nothing_on_ordinary_steps(rank, world):
     """Count the collectives of our own in each of some steps, DDP's are not made in Python."""
     model = DistributedDataParallel(model_of())

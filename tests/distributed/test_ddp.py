@@ -99,6 +99,8 @@ WAYS = [
     Way("momentum", options={"momentum": 0.5, "nesterov": True, "lr": 0.005}),
     Way("jacobi", optimizer=JacobiSGD, options={"lr": 1e-3, "warmup_probes": 20}),
     Way("closure", closure=True),
+    Way("closure, bucket views", closure=True, ddp={"gradient_as_bucket_view": True}),
+    Way("closure, static graph", closure=True, ddp={"static_graph": True}),
     Way("closure, a rank misses parameters", closure=True, uses_both=rank_0_alone,
         ddp={"find_unused_parameters": True}),
 ]  # fmt: skip

@@ -6,11 +6,12 @@ import torch.distributed.checkpoint as dcp
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     RowwiseParallel,
+    SequenceParallel,
     parallelize_module,
 )
 
@@ -148,6 +149,109 @@ def test_sharded_equals_unsharded(cut, world, shares, kind, options):
     expected = _alone(kind, options)
     for each in found:
         torch.testing.assert_close(each, expected, **TOLERANCE)
+
+
+class Normed(nn.Module):
+    """A norm whose gradient torch leaves as sums that are still to be added up over the ranks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(6)
+        self.a = nn.Linear(6, 8)
+        self.b = nn.Linear(8, 6)
+
+    def forward(self, x):
+        return self.b(self.a(self.norm(x)).tanh())
+
+
+def _normed():
+    torch.manual_seed(0)
+    return Normed().to(DOUBLE)
+
+
+def _sequence_parallel(model, world):
+    plan = {
+        "norm": SequenceParallel(sequence_dim=0),
+        "a": ColwiseParallel(input_layouts=Shard(0)),
+        "b": RowwiseParallel(),
+    }
+    return parallelize_module(model, init_device_mesh("cpu", (world,)), plan)
+
+
+def _train_normed(model, part=slice(None)):
+    """The whole output, from this rank's part of the input."""
+    optimizer = ESGD(model.parameters(), **OPTIONS)
+    for step in range(STEPS):
+        x, _ = _batch(step)
+
+        def closure(x=x):
+            optimizer.zero_grad()
+            loss = (model(x[part]) - x.roll(1, 1)).square().mean()
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+    return _result(model, optimizer)
+
+
+def _sequence_parallel_run(rank, world):
+    return _train_normed(_sequence_parallel(_normed(), world), slice(4 * rank, 4 * rank + 4))
+
+
+def test_sequence_parallel_equals_unsharded():
+    expected = _train_normed(_normed())
+    for found in run(_sequence_parallel_run, 2):
+        torch.testing.assert_close(found, expected, **TOLERANCE)
+
+
+def _micro_batches(rank, world):
+    """Accumulation by closure: all micro-batches inside it, averaged with the last."""
+    model = _fsdp(_model(), world)
+    optimizer = ESGD(model.parameters(), **OPTIONS)
+    for step in range(STEPS):
+        x, y = _batch(step, slice(rank, None, world))
+
+        def closure(x=x, y=y):
+            optimizer.zero_grad()
+            for i in range(2):
+                model.set_requires_gradient_sync(i == 1)
+                loss = (model(x[i::2]) - y[i::2]).square().mean() / 2
+                loss.backward()
+            return loss
+
+        optimizer.step(closure)
+    return _result(model, optimizer)
+
+
+def test_micro_batches_inside_the_closure_equal_the_batch():
+    for found in run(_micro_batches, 2):
+        torch.testing.assert_close(found, _alone(), **TOLERANCE)
+
+
+def _bfloat16_policy(rank, world):
+    model = _model().float()
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    fully_shard(model, mp_policy=policy)
+    optimizer = ESGD(model.parameters(), lr=0.0)
+    x, y = (t.float() for t in _batch(0, slice(rank, None, world)))
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (model(x).float() - y).square().mean()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    return optimizer.param_groups[0]["difference_step"], _whole(optimizer.diagonal())
+
+
+def test_computing_in_bfloat16_is_noticed_and_measured_with_a_coarser_step():
+    expected = torch.cat([d.flatten() for d in _alone(options={"lr": 0.0}, steps=1)[1]])
+    for step, diagonal in run(_bfloat16_policy, 2):
+        assert step > 0.01  # float32's own would be 0.0056
+        found = torch.cat([d.flatten() for d in diagonal])
+        # What the check of the step allows.
+        assert (found - expected).norm() < 0.2 * expected.norm()
 
 
 PLACEMENTS = [

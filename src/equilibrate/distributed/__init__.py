@@ -3,13 +3,21 @@
 from equilibrate.distributed.agreement import Word, agree
 from equilibrate.distributed.checksum import checksum
 from equilibrate.distributed.ranks import Ranks, ranks_of
-from equilibrate.distributed.shards import draw_part, is_sharded, local, over_shards, squares
+from equilibrate.distributed.shards import (
+    cut_like,
+    draw_part,
+    is_sharded,
+    local,
+    over_shards,
+    squares,
+)
 
 __all__ = [
     "Ranks",
     "Word",
     "agree",
     "checksum",
+    "cut_like",
     "draw_part",
     "is_sharded",
     "local",

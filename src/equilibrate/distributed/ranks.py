@@ -6,15 +6,20 @@ Squaring before averaging would be silently wrong: the mean of (H_r v)^2 over ra
 
 import os
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch import distributed as dist
 
-PATIENCE = timedelta(minutes=5)  # how long a first probe waits for the other ranks' first probes
 _BUCKET = 2**25  # elements averaged at once: what a flat copy of them costs is bounded
+
+_LATE = (
+    "{} has measured and waited in vain for {} to do the same. Every rank must call "
+    "optimizer.probe(loss) before loss.backward(), or step(closure), in every iteration, and make "
+    "equally many steps (DistributedDataParallel.join does not); an error on another rank ends the "
+    "wait too. If the models of the ranks are independent, pass process_group=False."
+)
 
 
 def ranks_of(process_group: Any) -> "Ranks | None":
@@ -45,7 +50,10 @@ class Ranks:
         """Return the numbers of every rank, in order; each must bring equally many."""
         mine = torch.tensor(numbers, dtype=torch.int64, device=self._device())
         everyone = [torch.empty_like(mine) for _ in range(self.size)]
-        dist.all_gather(everyone, mine, group=self._group)
+        try:
+            dist.all_gather(everyone, mine, group=self._group)
+        except RuntimeError as error:
+            raise RuntimeError(_LATE.format(f"Rank {self.rank}", "the others")) from error
         found: list[list[int]] = torch.stack(everyone).tolist()
         return found
 
@@ -78,15 +86,10 @@ class Ranks:
         keys = [f"{room}/{turn}/{rank}" for rank in range(self.size)]
         store.set(keys[self.rank], word)
         try:
-            store.wait(keys, min(PATIENCE, store.timeout))  # type: ignore[attr-defined]
+            store.wait(keys)  # as long as the process group waits
         except RuntimeError as error:
             late = [r for r, key in enumerate(keys) if not store.check([key])]
-            raise RuntimeError(
-                f"Rank {self.rank} has measured its first loss and waited in vain for rank(s) "
-                f"{late} to do the same. Every rank must call optimizer.probe(loss) before "
-                "loss.backward(), or step(closure), in every iteration. If the models of the "
-                "ranks are independent, pass process_group=False."
-            ) from error
+            raise RuntimeError(_LATE.format(f"Rank {self.rank}", f"rank(s) {late}")) from error
         words = [store.get(key).decode() for key in keys]
         if turn > 1:  # all have come here, so all have read the last round
             store.delete_key(f"{room}/{turn - 1}/{self.rank}")

@@ -26,15 +26,18 @@ def is_sharded(tensor: Tensor) -> bool:
     return module is not None and isinstance(tensor, module.DTensor)
 
 
-def local(tensor: Any, like: Any = None) -> Tensor:
-    """Return this rank's part of a tensor, sharing its memory; cut as `like` is, where given."""
-    if not is_sharded(tensor):
-        plain: Tensor = tensor
-        return plain
-    if like is not None and is_sharded(like) and tensor.placements != like.placements:
-        tensor = tensor.redistribute(like.device_mesh, like.placements)
-    part: Tensor = tensor.to_local()
+def local(tensor: Any) -> Tensor:
+    """Return this rank's part of a tensor, sharing its memory."""
+    part: Tensor = tensor.to_local() if is_sharded(tensor) else tensor
     return part
+
+
+def cut_like(tensor: Any, like: Any) -> Tensor:
+    """Return a tensor cut as `like` is: gradients may come as sums still to be added up."""
+    if is_sharded(tensor) and tensor.placements != like.placements:
+        tensor = tensor.redistribute(like.device_mesh, like.placements)
+    same: Tensor = tensor
+    return same
 
 
 def over_shards(tensors: Sequence[Any], *columns: Sequence[float]) -> list[list[float]]:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from equilibrate.curvature.differences import relative_step
-from equilibrate.distributed import squares
+from equilibrate.distributed import cut_like, squares
 from equilibrate.optim.state import all_finite
 from equilibrate.optim.warn import warn_user
 
@@ -84,6 +84,11 @@ def set_random_state(state: RandomState) -> None:
             torch.get_device_module(device).set_rng_state(content, device)
 
 
+def copied_gradients(parameters: Sequence[Tensor]) -> list[Tensor | None]:
+    """Return a copy of every gradient, cut as its parameter is."""
+    return [None if p.grad is None else cut_like(p.grad.detach(), p).clone() for p in parameters]
+
+
 @contextmanager
 def put_back(parameters: Sequence[Tensor]) -> Iterator[None]:
     """Restore parameters, gradients and random state on leaving, whatever happened inside."""
@@ -143,7 +148,7 @@ class ClosureHessian:
         self._start = start
         self._earlier = earlier
         self._point = [p.detach().clone() for p in parameters]
-        self._gradients = [None if p.grad is None else p.grad.detach().clone() for p in parameters]
+        self._gradients = copied_gradients(parameters)
         self._size = _size(parameters)
         self.relative = relative
         self.present = [True] * len(parameters)
@@ -180,7 +185,7 @@ class ClosureHessian:
         with torch.enable_grad():
             self._closure()
         # Copies: a closure, or DDP, may write every gradient into the same buffer.
-        return [None if p.grad is None else p.grad.detach().clone() for p in self._parameters]
+        return copied_gradients(self._parameters)
 
     def _choose(self, vectors: Sequence[Tensor]) -> float:
         """Return the finest step at which the products at e and 2 e agree, else the best."""

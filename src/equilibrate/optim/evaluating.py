@@ -8,12 +8,13 @@ from torch import Tensor
 from equilibrate.optim.closure import (
     Closure,
     ClosureHessian,
+    copied_gradients,
     put_back,
     random_state,
     undone_on_error,
 )
 from equilibrate.optim.measuring import Measuring
-from equilibrate.optim.state import any_nonzero
+from equilibrate.optim.state import any_gradient
 
 _SCALED = (
     "GradScaler unscales gradients before step, so it cannot run a closure inside it. Call "
@@ -39,7 +40,7 @@ class Evaluating(Measuring):
                 return closure()
             parameters = self._trainable()
             start = random_state(parameters)
-            earlier = [None if p.grad is None else p.grad.detach().clone() for p in parameters]
+            earlier = copied_gradients(parameters)
             loss = closure()
             if self.probe_due:
                 self._agree("step(closure)")
@@ -53,7 +54,7 @@ class Evaluating(Measuring):
         """Tell whether what was backpropagated depends on a parameter; zeros may be left over."""
         if parameter.grad is None:
             return False
-        return not self.state.get(parameter, {}).get("absent") or any_nonzero(parameter.grad)
+        return not self.state.get(parameter, {}).get("absent") or any_gradient(parameter)
 
     def _measure_by_differences(
         self, closure: Closure, fresh: list[Tensor], start: Any, earlier: list[Tensor | None]

@@ -5,14 +5,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from equilibrate.distributed import Word, local
+from equilibrate.distributed import Word, cut_like, local
 from equilibrate.optim.arguments import check_gradients
 from equilibrate.optim.closure import Closure
 from equilibrate.optim.damping import damping_and_fill
 from equilibrate.optim.evaluating import Evaluating
 from equilibrate.optim.measuring import Group
 from equilibrate.optim.pending import Pending
-from equilibrate.optim.state import allocate, any_nonzero, zeros_like
+from equilibrate.optim.state import allocate, any_gradient, zeros_like
 from equilibrate.rules import foreach, reference
 
 _NO_CURVATURE = (
@@ -111,7 +111,7 @@ class CurvatureOptimizer(Evaluating):
             return False
         if any(float(group["lr"]) for group in self.param_groups):
             return False
-        if any(any_nonzero(p.grad) for p in moving if p.grad is not None):
+        if any(map(any_gradient, moving)):
             return False
         for group in self.param_groups:
             for parameter in group["params"]:
@@ -151,8 +151,7 @@ class CurvatureOptimizer(Evaluating):
         """Note by the averaged gradients, equal on all ranks, which parameters wait for a probe."""
         for parameter in group["params"]:
             if parameter.requires_grad and self._probes(parameter) == 0:
-                used = parameter.grad is not None and any_nonzero(parameter.grad)
-                self._allocated(parameter)["absent"] = not used
+                self._allocated(parameter)["absent"] = not any_gradient(parameter)
 
     def _move(self, group: Group) -> None:
         """Hand one group to the update rule."""
@@ -165,7 +164,7 @@ class CurvatureOptimizer(Evaluating):
         damping, fill = self._damping(group, parameters)
         rule(
             [local(p) for p in parameters],
-            [local(p.grad, like=p) for p in parameters],
+            [local(cut_like(p.grad, p)) for p in parameters],
             [self._kind.magnitude(local(state["diagonal"])) for state in states],
             self._buffers(group, parameters),
             lr=float(group["lr"]),

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from equilibrate.diagonals.averaging import next_weight
-from equilibrate.distributed import local, over_shards
+from equilibrate.distributed import cut_like, local, over_shards
 
 State = dict[str, Any]
 
@@ -72,7 +72,7 @@ def fold(
         step = int(state["step"])
         state["weight"] = next_weight(state["weight"], step - state["probed_at"], decays[parameter])
         diagonal = state["diagonal"]
-        kind.fold_(local(diagonal), local(contribution, like=diagonal), state["weight"])
+        kind.fold_(local(diagonal), local(cut_like(contribution, diagonal)), state["weight"])
         state.update(probes=state["probes"] + 1, probed_at=step, absent=False)
     _summarise(kind, [states[p] for p in contributions])
 
@@ -103,9 +103,12 @@ def all_finite(tensors: Sequence[Tensor]) -> bool:
     return not any(over_shards(tensors, [not each for each in fine])[0])
 
 
-def any_nonzero(tensor: Tensor) -> bool:
-    """Tell whether any element of a tensor, or of its other shards, is not zero."""
-    return bool(over_shards([tensor], [float(local(tensor).any())])[0][0])
+def any_gradient(parameter: Tensor) -> bool:
+    """Tell whether a parameter has a gradient that is not zero, in any of its shards."""
+    if parameter.grad is None:
+        return False
+    gradient = cut_like(parameter.grad, parameter)
+    return bool(over_shards([gradient], [float(local(gradient).any())])[0][0])
 
 
 def restore(
