@@ -11,7 +11,7 @@ from equilibrate import ESGD
 from tests.distributed.launching import errors, outcomes, run
 from tests.distributed.test_ddp import batches, model_of
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, pytest.mark.xdist_group("ranks")]
 
 
 def _loss(model, rank, step=0):

@@ -14,7 +14,7 @@ from equilibrate import ESGD, JacobiSGD
 from equilibrate.distributed import Ranks
 from tests.distributed.launching import run
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, pytest.mark.xdist_group("ranks")]
 
 STEPS = 40
 BATCH = 16

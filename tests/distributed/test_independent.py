@@ -18,6 +18,7 @@ def _own_model(rank, world):
 
 
 @pytest.mark.distributed
+@pytest.mark.xdist_group("ranks")
 def test_independent_ranks_measure_their_own_curvature():
     for rank, found in enumerate(run(_own_model, 2)):
         torch.testing.assert_close(found, torch.full((3,), 12.0 * (rank + 1) ** 2))

@@ -20,7 +20,7 @@ from equilibrate.curvature import draw_like
 from equilibrate.distributed import draw_part
 from tests.distributed.launching import errors, run
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, pytest.mark.xdist_group("ranks")]
 
 STEPS = 12
 DOUBLE = torch.float64

@@ -147,6 +147,7 @@ def test_hugging_face_trainer(accumulate, tmp_path):
 
 
 @pytest.mark.distributed
+@pytest.mark.xdist_group("ranks")
 @pytest.mark.parametrize(
     ("module", "reference"),
     [("examples.torchrun_ddp", plain_loop.main), ("examples.fsdp2", _by_closure)],
@@ -159,6 +160,7 @@ def test_under_torchrun(module, reference, tmp_path):
 
 
 @pytest.mark.distributed
+@pytest.mark.xdist_group("ranks")
 @pytest.mark.parametrize(
     ("name", "reference"),
     [
@@ -176,6 +178,7 @@ def test_trainers_on_two_ranks_equal_the_plain_loop_on_joined_batches(name, refe
 
 
 @pytest.mark.distributed
+@pytest.mark.xdist_group("ranks")
 def test_killed_in_mid_training_and_restarted_by_torchrun(tmp_path):
     """Rank 1 dies by signal 9 in step 25; both start again from the checkpoint of step 20."""
     undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
