@@ -81,6 +81,7 @@ class Way:
     micro: int = 1
     no_sync: bool = True  # average gradients with the last micro-batch alone
     closure: bool = False
+    compiled: bool = False
 
 
 WAYS = [
@@ -100,6 +101,7 @@ WAYS = [
     Way("jacobi", optimizer=JacobiSGD, options={"lr": 1e-3, "warmup_probes": 20}),
     Way("closure", closure=True),
     Way("closure, bucket views", closure=True, ddp={"gradient_as_bucket_view": True}),
+    Way("closure, compiled", closure=True, compiled=True),
     Way("closure, static graph", closure=True, ddp={"static_graph": True}),
     Way("closure, a rank misses parameters", closure=True, uses_both=rank_0_alone,
         ddp={"find_unused_parameters": True}),
@@ -145,10 +147,11 @@ def rank_loss(way: Way, model: Any, batch: Any, rank: int, world: int, micro: in
 
 def several(rank: int, world: int, way: Way) -> Any:
     model = DistributedDataParallel(model_of(seed=rank), **way.ddp)  # rank 0's weights are sent
+    forward = torch.compile(model, backend="aot_eager") if way.compiled else model
     data = batches()
     optimizer = optimizer_of(way, model)
     return trained(
-        way, model, optimizer, lambda s, m: rank_loss(way, model, data[s], rank, world, m)
+        way, model, optimizer, lambda s, m: rank_loss(way, forward, data[s], rank, world, m)
     )
 
 
