@@ -60,12 +60,16 @@ def uneven_shares(count: int, world: int) -> list[slice]:
     return [*even_shares(count - 2, world - 1), slice(count - 2, count)]
 
 
-def everything(rank: int) -> bool:
+def everything(rank: int, micro: int) -> bool:
     return True
 
 
-def rank_0_alone(rank: int) -> bool:
+def rank_0_alone(rank: int, micro: int) -> bool:
     return rank == 0
+
+
+def second_micro_batch(rank: int, micro: int) -> bool:
+    return micro == 1
 
 
 @dataclass(frozen=True)
@@ -77,11 +81,12 @@ class Way:
     options: dict[str, Any] = field(default_factory=dict)
     ddp: dict[str, Any] = field(default_factory=dict)
     shares: Callable[[int, int], list[slice]] = even_shares
-    uses_both: Callable[[int], bool] = everything
+    uses_both: Callable[[int, int], bool] = everything
     micro: int = 1
     no_sync: bool = True  # average gradients with the last micro-batch alone
     closure: bool = False
     compiled: bool = False
+    groups: bool = False  # the trunk on a schedule of its own
 
 
 WAYS = [
@@ -96,6 +101,9 @@ WAYS = [
     Way("accumulated, static graph", micro=2, no_sync=False, ddp={"static_graph": True}),
     Way("accumulated, every one averaged", micro=3, no_sync=False, options={"warmup_probes": 1}),
     Way("a rank misses parameters", uses_both=rank_0_alone, ddp={"find_unused_parameters": True}),
+    Way("tasks in turn", micro=2, uses_both=second_micro_batch,
+        ddp={"find_unused_parameters": True}),
+    Way("groups", groups=True),
     Way("absolute damping", options={"damping_kind": "absolute", "damping": 1e-3}),
     Way("momentum", options={"momentum": 0.5, "nesterov": True, "lr": 0.005}),
     Way("jacobi", optimizer=JacobiSGD, options={"lr": 1e-3, "warmup_probes": 20}),
@@ -110,7 +118,9 @@ WAYS = [
 
 def optimizer_of(way: Way, model: nn.Module, **more: Any) -> Any:
     options = {"lr": 0.01, "probe_every": 5, "damping": 1e-8} | way.options | more
-    return way.optimizer(model.parameters(), **options)
+    parameters = list(model.parameters())
+    groups = [{"params": parameters[:2], "probe_every": 3}, {"params": parameters[2:]}]
+    return way.optimizer(groups if way.groups else parameters, **options)
 
 
 def trained(way: Way, model: Any, optimizer: Any, losses: Callable[[int, int], Tensor]) -> Any:
@@ -141,7 +151,7 @@ def rank_loss(way: Way, model: Any, batch: Any, rank: int, world: int, micro: in
     """The loss of one rank's share of a batch, or of its share of one micro-batch."""
     x, y = (part[way.shares(BATCH, world)[rank]] for part in batch)
     x, y = (part[micro :: way.micro] for part in (x, y))
-    output = model(x, way.uses_both(rank))
+    output = model(x, way.uses_both(rank, micro))
     return (output - y).square().mean() / way.micro
 
 

@@ -53,7 +53,8 @@ class Measuring(Folding):
         """When due, measure the curvature of this live, unscaled loss; else return False at once.
 
         Call it before `loss.backward()`, for every micro-batch, with the very loss that is then
-        backpropagated. It leaves `.grad` and torch's random state alone.
+        backpropagated. It leaves `.grad` and torch's random state alone. Among several ranks every
+        rank calls it: in the first step they meet here.
         """
         self._require_itself()
         self._losses += 1
