@@ -46,7 +46,7 @@ def main(folder: Path) -> None:
     if dist.get_rank() == 0:
         torch.save(whole, folder / "final.pt")
         print(f"last loss {loss.item():.4f}")
-    dist.barrier()
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

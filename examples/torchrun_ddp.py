@@ -51,7 +51,7 @@ def main(folder: Path, save_every: int = 10) -> None:
     if rank == 0:
         torch.save(result(model), folder / "final.pt")
         print(f"last loss {loss.item():.4f}")
-    dist.barrier()
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ def torchrun(ranks: int, module: str, *arguments: object, restarts: int = 0) -> 
     """Run a module on so many ranks of this machine; return what was printed, fail if it failed."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node", str(ranks), "--max-restarts", str(restarts)]
-    command += ["-m", module, *map(str, arguments)]
+    command += ["-m", "tests.examples.leaving", module, *map(str, arguments)]
     run = subprocess.run(
         command,
         cwd=ROOT,
