@@ -6,10 +6,10 @@ from equilibrate.distributed.ranks import Ranks, ranks_of
 from equilibrate.distributed.shards import (
     cut_like,
     draw_part,
+    inner,
     is_sharded,
     local,
     over_shards,
-    squares,
 )
 
 __all__ = [
@@ -19,9 +19,9 @@ __all__ = [
     "checksum",
     "cut_like",
     "draw_part",
+    "inner",
     "is_sharded",
     "local",
     "over_shards",
     "ranks_of",
-    "squares",
 ]

@@ -55,10 +55,18 @@ def over_shards(tensors: Sequence[Any], *columns: Sequence[float]) -> list[list[
     return found
 
 
-def squares(tensors: Sequence[Tensor]) -> float:
-    """Return the sum of all squares, over all shards; not a number where any element is not."""
-    parts = [float(local(t.detach()).double().square().sum()) for t in tensors]
-    return sum(over_shards(tensors, parts)[0])
+def inner(first: Sequence[Tensor], second: Sequence[Tensor]) -> float:
+    """Return the inner product of two lists, over all shards; nan where any element is not finite.
+
+    Example:
+        >>> inner([torch.tensor([3.0, 4.0])], [torch.tensor([1.0, 2.0])])
+        11.0
+    """
+    pairs = zip(first, second, strict=True)
+    parts = [
+        float((local(a.detach()).double() * local(b.detach()).double()).sum()) for a, b in pairs
+    ]
+    return sum(over_shards(first, parts)[0])
 
 
 def _cut_alike(tensors: Sequence[Any]) -> dict[Any, list[int]]:
