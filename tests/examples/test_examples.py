@@ -96,6 +96,30 @@ def test_lightning_without_probe_cannot_accumulate():
         lightning_module.main(2, module=Unchanged)
 
 
+def test_lightning_without_probe_may_not_clip_where_it_measures():
+    with pytest.raises(RuntimeError, match=r"if not optimizer\.measuring"):
+        lightning_module.main(module=Unchanged, gradient_clip_val=1e-3)
+
+
+class ClippedAtThePoint(Unchanged):
+    """What the error says to do."""
+
+    def configure_gradient_clipping(self, optimizer, gradient_clip_val, gradient_clip_algorithm):
+        if not optimizer.measuring:
+            self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+
+
+def test_lightning_clips_at_the_point_or_with_probe():
+    """The two measure the same, up to the error of the differences, about u^(2/3) a product."""
+    by_closure = lightning_module.main(module=ClippedAtThePoint, gradient_clip_val=1e-3)
+    by_probe = lightning_module.main(gradient_clip_val=1e-3)
+    ways = [
+        torch.cat([(p - s).flatten() for p, s in zip(end, result(make_model()), strict=True)])
+        for end in (by_closure, by_probe)
+    ]
+    assert (ways[0] - ways[1]).norm() < 1e-2 * ways[1].norm()
+
+
 class Wrapped(lightning_module.Regression):
     def training_step(self, batch, index):
         loss = mse_loss(self.model(batch[0]), batch[1])
