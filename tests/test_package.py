@@ -1,6 +1,7 @@
 """What the package promises as a whole: light to import, layered, documented by code that runs."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,8 +15,8 @@ ROOT = Path(__file__).parent.parent
 HEAVY = ("matplotlib", "numpy", "scipy", "ray", "pandas", "equilibrate.study", "equilibrate.paper")
 
 # Each room may import only those to its right, and torch.
-LAYERS = ["cli", "paper", "study", "statistics", "optim", "distributed", "rules", "diagonals",
-          "exact", "curvature"]  # fmt: skip
+LAYERS = ["cli", "paper", "study", "attention", "statistics", "optim", "distributed", "rules",
+          "diagonals", "exact", "curvature"]  # fmt: skip
 
 
 def test_import_loads_torch_and_nothing_heavier():
@@ -77,3 +78,19 @@ def test_every_python_block_of_a_page_runs(page, tmp_path, monkeypatch):
     namespace: dict[str, object] = {}
     for block in page.read_text().split("```python\n")[1:]:
         exec(compile(block.split("```")[0], str(page), "exec"), namespace)
+
+
+NAMED = sorted(
+    {
+        (file, name)
+        for page in PAGES
+        for file, name in re.findall(r"(tests/[\w/]+\.py)(?:::(\w+))?", page.read_text())
+    }
+)
+
+
+@pytest.mark.parametrize(("file", "name"), NAMED, ids=lambda x: x)
+def test_every_test_that_a_page_names_is_there(file, name):
+    tree = ast.parse((ROOT / file).read_text())
+    functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    assert not name or name in functions
