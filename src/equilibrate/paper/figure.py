@@ -55,3 +55,4 @@ class Figure:
     draw: Callable[[Any, Records], "Picture"]
     describe: Callable[[Any, Records], Description]
     claims: Callable[[Any, Records], list[Judgement]] = lambda settings, records: []
+    needs_gpu: bool = False  # in full; quick figures need none

@@ -85,11 +85,12 @@ def _below(described: Description) -> list[str]:
 def _settings(result: Result) -> str:
     spent = sum(record["provenance"]["seconds"] for record in result.records)
     threads = sorted({record["provenance"]["threads"] for record in result.records})
+    devices = sorted({str(record["provenance"]["device"]) for record in result.records})
     fields = asdict(result.settings).items()
     told = "\n".join(f"{name} = {json.dumps(v, ensure_ascii=False)}" for name, v in fields)
     summary = (
         f"Settings (seed {result.settings.seed}); {len(result.records)} records, computed in "
-        f"{clock(spent)} min on the CPU with {'/'.join(map(str, threads))} thread(s)"
+        f"{clock(spent)} min on {', '.join(devices)} with {'/'.join(map(str, threads))} thread(s)"
     )
     head = f"<details open><summary>{html.text(summary)}</summary>"
     return f"{head}<pre>{html.text(told)}</pre></details>"

@@ -4,13 +4,16 @@ A study lies in its own folder beside the figures' records, and all its trials t
 stack: that is what a GPU does best.
 """
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 
 from equilibrate.paper.records import Data, NotRecorded, Store
 from equilibrate.study.course import Moment, Trainer
+from equilibrate.study.files import StudyError
 from equilibrate.study.journal import read_records
 from equilibrate.study.methods import Method
 from equilibrate.study.naming import canonical
@@ -46,6 +49,17 @@ def _what(described: Data) -> str:
     return canonical([described[name] for name in names])
 
 
+@contextmanager
+def all_cores() -> Iterator[None]:
+    """Compute on all cores, which networks gain from; the small matrices of other figures lose."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(os.cpu_count() or 1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def train(
     store: Store,
     name: str,
@@ -57,6 +71,8 @@ def train(
     """Return the records of trials of one length, training those that are missing."""
     if store.frozen:
         return recorded(store, name, trials)
+    if store.device == "cpu" and trials[0].precision == "tf32":
+        raise StudyError(f"{name} in full needs a GPU: add --device cuda, or --quick for a CPU")
     device = torch.device(store.device)
     done = 0.0
 
@@ -72,14 +88,15 @@ def train(
     def together(members: list[Trial]) -> list[list[Trial]]:
         return [members[k : k + AT_ONCE] for k in range(0, len(members), AT_ONCE)]
 
-    found = run_study(
-        problem,
-        trials,
-        study_folder(store, name),
-        make_trainer=make_trainer,
-        together=together,
-        report=report,
-        device=device,
-        mixed=True,
-    )
+    with all_cores():
+        found = run_study(
+            problem,
+            trials,
+            study_folder(store, name),
+            make_trainer=make_trainer,
+            together=together,
+            report=report,
+            device=device,
+            mixed=True,
+        )
     return [found[trial.key] for trial in trials]
