@@ -1,11 +1,35 @@
 """Figures small enough for tests, and a command that runs on them."""
 
 from dataclasses import replace
+from functools import partial
 
-from equilibrate.paper import demonstration, figure1, figure2, figures
+from equilibrate.paper import demonstration, figure1, figure2, figure3, figures
+from equilibrate.study.problem import Problem
+from tests.study.stacks import dense
 
 # Text from settings must reach the page as text: this one would run if it did not.
 HOSTILE = '<script>console.error("injected")</script><img src=x onerror="console.error(1)">'
+
+
+def small(name: str) -> Problem:
+    """Return an auto-encoder of a thousand weights under the name of a large problem."""
+    return replace(dense(), name=name)
+
+
+PROBLEMS = {
+    "curves-like": lambda folder: small("CURVES-like"),
+    "mnist": lambda folder: small("MNIST"),
+}
+FIGURE3 = figure3.Settings(
+    tasks=(
+        figure3.Task("mnist", 2, 3, ("sgd", "rmsprop", "jacobi", "esgd")),
+        figure3.Task("curves-like", 2, 2, ("sgd", "rmsprop", "jacobi", "esgd-warm", "esgd")),
+    ),
+    trials=2,
+    seeds=2,
+    precision="float32",
+    timed_together=1,
+)
 
 
 def shrink() -> None:
@@ -19,6 +43,11 @@ def shrink() -> None:
     for name, settings in small.items():
         figure = figures.FIGURES[name]
         figures.FIGURES[name] = replace(figure, settings=lambda quick, s=settings: s)
+    figures.FIGURES["figure3"] = replace(
+        figures.FIGURES["figure3"],
+        settings=lambda quick: FIGURE3,
+        compute=partial(figure3.compute, problems=PROBLEMS),
+    )
 
 
 if __name__ == "__main__":

@@ -5,8 +5,10 @@ decades, at seed 0; the winners then train with two more seeds, and on MNIST go 
 updates, which was Sutskever's budget. The error is the squared error over the whole training set.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from equilibrate.paper import figure3_claims, figure3_drawing
@@ -84,14 +86,19 @@ def _beyond(task: Task) -> int:
     return task.long_epochs if task.long_epochs > task.epochs else 0
 
 
-def compute(chosen: Settings, store: Store, progress: Progress) -> Records:
+def compute(
+    chosen: Settings,
+    store: Store,
+    progress: Progress,
+    problems: Mapping[str, Callable[[Path | None], Problem]] = BUILT_IN,
+) -> Records:
     """Train every task's search and winners, time the arms, or read the records of all that."""
     records: list[Data] = []
     for task in chosen.tasks:
         if task.optional and not _at_hand(task, store):
             progress.advance(len(task.arms) * task.epochs, computed=False)
             continue
-        problem = BUILT_IN[task.problem](store.data)
+        problem = problems[task.problem](store.data)
         records += _task(chosen, task, problem, store, progress)
         timed = timing(
             store, problem, task.problem, task.arms, chosen.precision, chosen.timed_together
