@@ -208,6 +208,7 @@ class Group:
             "curve": self.curves[trial.key],
             "final_error": errors[-1] if errors else None,
             "together": len(self.members),
+            "mixed": len({member.method for member in self.members}) > 1,
             "provenance": provenance(trial.seed, self.seconds, device=self.course.device),
         }
 
