@@ -69,7 +69,7 @@ class Alone:
         if self._failed or not bool(loss.isfinite()):
             self._failed = True  # a run that left the numbers never comes back
             return
-        if isinstance(self.optimizer, CurvatureOptimizer):
+        if hasattr(self.optimizer, "probe"):  # ours, and any other that wants the live loss
             self.optimizer.probe(loss)
         self.optimizer.zero_grad()
         torch.autograd.backward(loss)
