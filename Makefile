@@ -37,9 +37,8 @@ format: $(STAMP)  ## fix style and format in place
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# One thread: these matrices gain little from a second one, and lose much where it is not free.
 paper: $(STAMP)  ## the paper's figures and claims, quick; PAPER_ARGS= for the full run
-	OMP_NUM_THREADS=1 $(BIN)/python -m equilibrate.paper $(PAPER_ARGS)
+	$(BIN)/python -m equilibrate.paper $(PAPER_ARGS)
 
 bench: $(STAMP)  ## time one iteration
 	$(BIN)/python -m benchmarks.iteration

@@ -9,7 +9,6 @@ import torch
 
 from equilibrate.paper.arms import ARMS
 from equilibrate.paper.records import Data, Store
-from equilibrate.paper.studies import all_cores
 from equilibrate.study.problem import Problem
 from equilibrate.study.stack import Stack
 from equilibrate.study.trial import Trial
@@ -41,8 +40,7 @@ def _measure(
 ) -> Data:
     device = torch.device(store.device)
     stacks = {arm: _stack(problem, arm, precision, together, device) for arm in arms}
-    with all_cores():
-        rounds = [{arm: _timed(stack) for arm, stack in stacks.items()} for _ in range(_ROUNDS)]
+    rounds = [{arm: _timed(stack) for arm, stack in stacks.items()} for _ in range(_ROUNDS)]
     seconds = {arm: statistics.median(r[arm] for r in rounds) / together for arm in arms}
     return {"seconds_per_update": seconds, "device": str(store.device)}
 

@@ -1,10 +1,13 @@
 """Compute what is asked for, gather what is recorded, write the report."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+
+import torch
 
 from equilibrate.paper import report
 from equilibrate.paper.drawing import require_drawing
@@ -59,10 +62,25 @@ def _compute(figure: Figure, out: Path, quick: bool, *, means: Means) -> report.
     label = f"{figure.name}{' (quick)' if quick else ''}"
     progress = Progress(label, figure.units(settings))
     store = Store(out / "records", device=means.device, data=means.data)
-    records = figure.compute(settings, store, progress)
+    with _threads(None if figure.needs_gpu else 1):
+        records = figure.compute(settings, store, progress)
     if store.damaged:
         print(f"rebuilt: {', '.join(store.damaged)}", file=sys.stderr)
     return report.Result(figure, settings, records)
+
+
+@contextmanager
+def _threads(number: int | None) -> Iterator[None]:
+    """Compute with so many threads; None leaves what torch has, for networks that gain from it.
+
+    Small matrices gain little from a second thread, and lose much where it is not free.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(number or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _recorded(figure: Figure, out: Path, quick: bool) -> report.Result | None:

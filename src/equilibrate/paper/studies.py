@@ -4,9 +4,7 @@ A study lies in its own folder beside the figures' records, and all its trials t
 stack: that is what a GPU does best.
 """
 
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -49,17 +47,6 @@ def _what(described: Data) -> str:
     return canonical([described[name] for name in names])
 
 
-@contextmanager
-def all_cores() -> Iterator[None]:
-    """Compute on all cores, which networks gain from; the small matrices of other figures lose."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(os.cpu_count() or 1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 def train(
     store: Store,
     name: str,
@@ -88,15 +75,14 @@ def train(
     def together(members: list[Trial]) -> list[list[Trial]]:
         return [members[k : k + AT_ONCE] for k in range(0, len(members), AT_ONCE)]
 
-    with all_cores():
-        found = run_study(
-            problem,
-            trials,
-            study_folder(store, name),
-            make_trainer=make_trainer,
-            together=together,
-            report=report,
-            device=device,
-            mixed=True,
-        )
+    found = run_study(
+        problem,
+        trials,
+        study_folder(store, name),
+        make_trainer=make_trainer,
+        together=together,
+        report=report,
+        device=device,
+        mixed=True,
+    )
     return [found[trial.key] for trial in trials]
