@@ -95,21 +95,18 @@ def _silent(settings):
 
 @pytest.fixture(scope="module")
 def computed(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        made = {name: lambda folder, n=name: replace(dense(SIZES, CASES), name=n)
-                for name in ("mnist", "curves-like")}  # fmt: skip
-        patch.setattr(figure4, "BUILT_IN", made)
-        store, progress = Store(tmp_path_factory.mktemp("records")), _silent(SMALL)
-        records = figure4.compute(SMALL, store, progress)
+    made = {name: lambda folder, n=name: replace(dense(SIZES, CASES), name=n)
+            for name in ("mnist", "curves-like")}  # fmt: skip
+    store, progress = Store(tmp_path_factory.mktemp("records")), _silent(SMALL)
+    records = figure4.compute(SMALL, store, progress, made)
     assert progress.done == pytest.approx(progress.total)
     return store.folder, records
 
 
-def test_records_are_complete_finite_and_read_again_without_data(computed, monkeypatch):
+def test_records_are_complete_finite_and_read_again_without_data(computed):
     folder, records = computed
-    monkeypatch.setattr(figure4, "BUILT_IN", {})  # neither data nor a network
-    progress = _silent(SMALL)
-    again = figure4.compute(SMALL, Store(folder, frozen=True), progress)
+    progress, nothing = _silent(SMALL), {}  # neither data nor a network
+    again = figure4.compute(SMALL, Store(folder, frozen=True), progress, nothing)
     assert again == records
     assert (progress.done, progress.worked) == (pytest.approx(progress.total), 0)
     json.dumps(records, allow_nan=False)
@@ -236,6 +233,14 @@ def test_joint_claims_wait_for_figure_3_and_are_judged_with_it():
     assert _joint(_curves(curves_lead=0.1))["S12"] == "does not hold"
     assert _joint(_curves(mnist_lead=1))["S21"] == "does not hold"
     assert _joint(_curves(), (*MNIST[:2], _flat(0.1), MNIST[3]))["S21"] == "does not hold"
+
+
+def test_a_lead_that_is_lost_does_not_count():
+    errors = [4.0, 1.0, 1.0, 5.0, 4.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
+    figure3 = [_run("mnist", "rmsprop", [4.0] * 11), _run("mnist", "esgd", errors)]
+    arms = figure4_joint.arms_of(figure3, "mnist")
+    assert figure4_joint.lead_from(arms["esgd"], arms["rmsprop"]) == 50
+    assert figure4_joint.lead_from(arms["rmsprop"], arms["esgd"]) is None
 
 
 def test_the_full_figure_is_the_paper_s():

@@ -25,7 +25,8 @@ BETTER = 0.95  # what counts as trained better
 
 def joint_claims(probes: int, records: Records, figure3: Records | None) -> list[Judgement]:
     """Judge S12, S21 and S26 from the records of both figures."""
-    curves = {name: arms_of(figure3 or [], name) for name in ("mnist", "curves-like")}
+    trained = [record for record in figure3 or () if "method" in record]  # others are times
+    curves = {name: arms_of(trained, name) for name in ("mnist", "curves-like")}
     return [
         _coincide(probes, records, curves),
         _drift_and_lead(probes, records, curves["mnist"]),
