@@ -182,6 +182,8 @@ def test_s13_does_not_hold_where_one_task_says_otherwise(task, bad):
 def test_the_range_as_good_ends_where_an_error_is_worse():
     ratios = {1e-6: 1.1, 1e-5: 1.3, 1e-4: 1.0, 1e-3: 1.2, 1e-2: math.inf, 1e-1: 1.0}
     assert robustness_claims.good_range(ratios, 1e-4) == (1e-4, 1e-3)
+    assert robustness_claims.good_range(ratios, 1e-3) == (1e-4, 1e-3)
+    assert robustness_claims.good_range(ratios, 1e-1) == (1e-1, 1e-1)
     assert robustness_claims.good_range(ratios, 1e-2) is None
 
 

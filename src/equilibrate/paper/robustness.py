@@ -18,7 +18,7 @@ from equilibrate.paper.figure import Description, Figure, Judgement, Records
 from equilibrate.paper.records import Data, NotRecorded, Store
 from equilibrate.paper.robustness_points import METHODS, QUICK, Point, Settings, Task, points
 from equilibrate.paper.robustness_timing import timing
-from equilibrate.paper.studies import all_cores, recorded, study_folder, train
+from equilibrate.paper.studies import recorded, study_folder, train
 from equilibrate.study.alone import Alone
 from equilibrate.study.course import Moment
 from equilibrate.study.curves import curves_like_images
@@ -137,18 +137,15 @@ def _train_alone(
         progress.advance(max(0.0, moment.done - done), computed=moment.trained > 0)
         done = max(done, moment.done)
 
-    with all_cores():
-        found = run_study(
-            problem,
-            trials,
-            study_folder(store, name),
-            make_trainer=lambda members: Alone(
-                problem, METHODS[members[0].method], members, device
-            ),
-            together=lambda members: [[member] for member in members],
-            report=report,
-            device=device,
-        )
+    found = run_study(
+        problem,
+        trials,
+        study_folder(store, name),
+        make_trainer=lambda members: Alone(problem, METHODS[members[0].method], members, device),
+        together=lambda members: [[member] for member in members],
+        report=report,
+        device=device,
+    )
     return [found[trial.key] for trial in trials]
 
 

@@ -11,7 +11,6 @@ import torch
 
 from equilibrate.paper.records import Data, Store
 from equilibrate.paper.robustness_points import METHODS, SHIPPED, Timing
-from equilibrate.paper.studies import all_cores
 from equilibrate.study.problem import Problem
 from equilibrate.study.provenance import device_name
 from equilibrate.study.stack import Stack
@@ -30,28 +29,30 @@ def timing(store: Store, problem: Problem, task: str, precision: str, chosen: Ti
 def measure(device: str, problem: Problem, precision: str, chosen: Timing) -> Data:
     """Time SGD and each ESGD in turn; a round is the longest interval between two probes."""
     updates = max(chosen.every)
-    with all_cores():
-        stacks = {"sgd": _stack(device, problem, precision, chosen.together, None)}
-        for every in chosen.every:
-            stacks[str(every)] = _stack(device, problem, precision, chosen.together, every)
-        for stack in stacks.values():
-            stack.advance(updates)  # the warm-up is not what is timed
-        rounds = [
-            {name: _seconds(stack, updates) for name, stack in stacks.items()}
-            for _ in range(chosen.rounds)
-        ]
+    contestants = {"sgd": None, **{str(every): every for every in chosen.every}}
+    stacks = {
+        name: _stack(device, problem, precision, chosen, every)
+        for name, every in contestants.items()
+    }
+    for stack in stacks.values():
+        stack.advance(updates)  # the warm-up is not what is timed
+    rounds = [
+        {name: _seconds(stack, updates) for name, stack in stacks.items()}
+        for _ in range(chosen.rounds)
+    ]
     seconds = {name: [each[name] / chosen.together for each in rounds] for name in stacks}
     return {"seconds": seconds, "device": device_name(device)}
 
 
 def _stack(
-    device: str, problem: Problem, precision: str, together: int, every: int | None
+    device: str, problem: Problem, precision: str, chosen: Timing, every: int | None
 ) -> Stack:
     """Return a stack of SGD, or of ESGD with one probe in `every` steps."""
     esgd = {**SHIPPED, "lr": 0.01, "probe_every": every, "warmup_probes": 2}
     method, settings = ("esgd", esgd) if every else ("sgd", {"lr": 0.01})
-    trial = Trial(problem.name, "", method, settings, 0, problem.batch_size, 1, precision)
-    return Stack(problem, METHODS[method], [trial] * together, torch.device(device))
+    size, epochs = problem.batch_size, chosen.epochs
+    trial = Trial(problem.name, "", method, settings, 0, size, epochs, precision)
+    return Stack(problem, METHODS[method], [trial] * chosen.together, torch.device(device))
 
 
 def _seconds(stack: Stack, updates: int) -> float:
