@@ -192,6 +192,7 @@ def test_the_range_as_good_ends_where_an_error_is_worse():
     [
         ([1.10, 1.11, 1.12], "holds"),
         ([1.14, 1.15, 1.30], "holds with a correction"),
+        ([1.14, 1.20, 1.30], "does not hold"),
         ([1.20, 1.21, 1.22], "does not hold"),
     ],
 )

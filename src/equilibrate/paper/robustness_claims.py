@@ -122,9 +122,9 @@ def _cost(found: Curves, records: Records) -> Judgement | None:
     verdict: Verdict = "does not hold"
     if ratio.high <= VERY_CLOSE:
         verdict = "holds"
-    elif ratio.low <= VERY_CLOSE:
+    elif ratio.value <= VERY_CLOSE:
         verdict = "holds with a correction"
-    open_ = ". Correction: the interval does not decide" if verdict.endswith("correction") else ""
+    open_ = ". Correction: the interval reaches past that" if verdict.endswith("correction") else ""
     record = next(record for record in records if "timing" in record)
     others = "; ".join(f"in {k}: {_plain(r)}" for k, r in ratios.items() if k != str(EVERY))
     curve = found.get(("every", "paper"), [])
