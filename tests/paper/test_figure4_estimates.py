@@ -10,6 +10,7 @@ import torch
 from equilibrate.paper import figure4_estimates as estimates
 from equilibrate.paper.figure4_estimates import Folds
 from equilibrate.paper.figure4_spectrum import spectrum
+from equilibrate.paper.figure4_updates import RMSPropStep, directions
 
 N, REPEATS, FOLDS = 40, 400, 10
 ERRORS = 4
@@ -141,10 +142,10 @@ def test_equal_updates_have_no_distance_and_rmsprop_counts_the_gradient():
     folds = _probed(_matrix("random"), 20)
     g = torch.randn(3, REPEATS, N, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     rows = (folds.squares.sum(0) / 20).sqrt()
-    same = estimates.RMSPropStep(rows.square(), alpha=1.0, eps=0.1)
-    found = estimates.directions(folds, g, same, damping=0.1)
+    same = RMSPropStep(rows.square(), alpha=1.0, eps=0.1)
+    found = directions(folds, g, same, damping=0.1)
     assert found["rmsprop_equilibration"].abs().max() < 1e-12
-    signs = estimates.RMSPropStep(rows, alpha=0.0, eps=0.0)  # g / |g|
+    signs = RMSPropStep(rows, alpha=0.0, eps=0.0)  # g / |g|
     assert torch.equal((g[0] / signs.divisor(g[0])).round(), g[0].sign())
 
 

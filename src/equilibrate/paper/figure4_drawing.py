@@ -109,7 +109,10 @@ def _probes(axis: Any, probes: int, record: Data) -> None:
 def _plain_ticks(axis: Any, numbers: list[int]) -> None:
     from matplotlib.ticker import FixedLocator, NullFormatter
 
-    shown = numbers if len(numbers) < 5 else numbers[::2]
+    shown = numbers[:1]
+    for number in numbers:
+        if number >= (2 if len(numbers) < 5 else 4) * shown[-1]:
+            shown.append(number)
     axis.xaxis.set_major_locator(FixedLocator(shown))
     axis.set_xticks(shown, [f"{number:,}" for number in shown])
     axis.xaxis.set_minor_locator(FixedLocator([]))
@@ -123,7 +126,7 @@ def _directions(axis: Any, probes: int, record: Data) -> None:
     axis.plot([epoch for epoch, _ in plain], [statistics.median(v) for _, v in plain], ":",
               color="0.4", lw=1.4)  # fmt: skip
     epoch, values = plain[len(plain) // 2]
-    axis.annotate("g/D$_R$ - g", (epoch, statistics.median(values)), (0, 5), fontsize=8.5,
+    axis.annotate("g/D$_R$ - g", (epoch, statistics.median(values)), (0, 9), fontsize=8.5,
                   textcoords="offset points", color="0.3", ha="center")  # fmt: skip
     axis.locator_params(axis="x", nbins=6, integer=True)
     axis.set(xlabel="epochs", ylim=(0, 1.02), xlim=(0, 1.03 * plain[-1][0]))
@@ -138,7 +141,7 @@ def _with_styles(handles: list[Any], labels: list[str], probes: int) -> tuple[li
     from matplotlib.lines import Line2D
 
     styles = {
-        f"{probes} probes (paper: 100)": {"ls": "-"},
+        f"{probes} probes{', as in the paper' if probes == 100 else ''}": {"ls": "-"},
         "noise-free, bars: bounds": {"ls": "--", "marker": "o", "mfc": "white", "ms": 4.5},
         "noise alone": {"ls": ":"},
     }

@@ -15,6 +15,7 @@ from torch import Tensor
 from equilibrate.paper import figure4_estimates as estimates
 from equilibrate.paper.figure4_estimates import Folds
 from equilibrate.paper.figure4_spectrum import Spectrum, spectrum
+from equilibrate.paper.figure4_updates import RMSPropStep, directions
 from equilibrate.paper.records import Data
 from equilibrate.study.batches import Batches
 from equilibrate.study.captured import Captured
@@ -130,11 +131,11 @@ def _numbers(prober: Prober, damping: float) -> list[Data]:
     optimizer = prober.stack.optimizer
     squares, own = flat(optimizer.state["square_avg"]), optimizer.settings[0]
     folds, rmsprop = prober.sums(), squares.sqrt()
-    step = estimates.RMSPropStep(squares, own["alpha"], own["eps"])
+    step = RMSPropStep(squares, own["alpha"], own["eps"])
     tables: dict[str, Any] = {
         "literal": estimates.literal(folds, rmsprop),
         "noise_free": estimates.noise_free(folds, rmsprop),
-        "directions": estimates.directions(folds, prober.gradients, step, damping),
+        "directions": directions(folds, prober.gradients, step, damping),
         "noise_share": estimates.noise_share(folds),
     }
     return [_plain(tables, trial) for trial in range(len(squares))]
