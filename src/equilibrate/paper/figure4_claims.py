@@ -36,6 +36,9 @@ from equilibrate.paper.figure4_reading import (
 from equilibrate.paper.records import Data
 from equilibrate.study.outcome import Spread
 
+# A curvature this share of the greatest is far above what float32 rounds in a product.
+ROUNDING = 1e-4
+
 
 def claims(probes: int, records: Records) -> list[Judgement]:
     """Judge all claims that need no other figure; those on a missing data set are not yet run."""
@@ -51,7 +54,7 @@ def claims(probes: int, records: Records) -> list[Judgement]:
 def _indefinite(records: Records) -> Judgement:
     """A negative Ritz value is a proof, a positive one beside it makes the Hessian indefinite."""
     every = [(r, trial) for r in records for _, trials in curvatures(r) for trial in trials]
-    signs = [trial["least"] < 0 < trial["greatest"] for _, trial in every]
+    signs = [trial["least"] < -ROUNDING * trial["greatest"] < 0 for _, trial in every]
     texts = [_curvature_text(record) for record in records]
     steps = records[0]["settings"]["lanczos_steps"]
     ours = (

@@ -19,6 +19,7 @@ from equilibrate.paper.figure4_updates import RMSPropStep, directions
 from equilibrate.paper.records import Data
 from equilibrate.study.batches import Batches
 from equilibrate.study.captured import Captured
+from equilibrate.study.passes import Hessian
 from equilibrate.study.precision import computing
 from equilibrate.study.sign_words import SignWords
 from equilibrate.study.stack import Stack
@@ -84,22 +85,26 @@ class Prober:
             self._fold.add_(1).remainder_(self.folds)
 
     def spectrum(self, steps: int, batches: int) -> Spectrum:
-        """Return the extremes of the mean Hessian over some batches, the next ones."""
-        hessians = []
-        for _ in range(batches):
-            self._lay_out()
-            inputs, targets = self.batches.next()
-            hessians.append(self.stack.passes.hessian(self.stack.parameters, inputs, targets))
-            self._next_update += 1
+        """Return the extremes of the mean Hessian over some batches, the next ones.
+
+        Never with short products: the sign of a small curvature beside large ones is asked for.
+        """
+        with computing("float32"):
+            hessians = [self._next_hessian() for _ in range(batches)]
 
         def product(vectors: Tensor) -> Tensor:
             shaped = self._shaped(vectors)
             return torch.stack([flat(hessian(shaped)[0]) for hessian in hessians]).mean(0)
 
-        with computing(self.stack.precision), torch.no_grad():
+        with computing("float32"), torch.no_grad():
             start = flat(self._words.draw(self._seeds, self._number)).to(self.gradients)
             self._number.add_(1)
             return spectrum(product, start, steps)
+
+    def _next_hessian(self) -> Hessian:
+        self._lay_out()
+        self._next_update += 1
+        return self.stack.passes.hessian(self.stack.parameters, *self.batches.next())
 
     def _shaped(self, vectors: Tensor) -> list[Tensor]:
         """Cut rows (trials, elements) into the shapes of the parameters."""
