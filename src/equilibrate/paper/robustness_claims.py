@@ -170,7 +170,8 @@ def _row_column(found: Curves) -> Judgement | None:
     ours = (
         f"best error {number(best)}, {ratio:.2f} times that of ESGD as shipped (worse: above "
         f"{max(AS_GOOD, spread):.2f}); by learning rate {each}; seeds of ESGD differ by a factor "
-        f"of {spread:.2f}. Same damping, vectors and forgetting; its warm-up is longer, 120 products against 20"
+        f"of {spread:.2f}. Same damping, vectors and forgetting; its warm-up is longer, 120 "
+        "products against 20"
     )
     evidence = "robustness: fixed settings, one seed, the learning rates that both have"
     numbers = {"ratio": ratio, "row_column": {f"{r:g}": mine[r] for r in rates}}
