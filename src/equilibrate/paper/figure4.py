@@ -49,7 +49,7 @@ class Settings:
         Task("mnist", 1000, 10, LADDER),
         Task("curves-like", 1000, 10, LADDER),
     )
-    # Of the middle of the paper's ranges, and within a factor of two of the best of a search.
+    # Inside the paper's ranges; fixed, not searched.
     lr: float = 5e-4
     alpha: float = 0.95
     eps: float = 1e-5
