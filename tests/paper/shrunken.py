@@ -3,7 +3,16 @@
 from dataclasses import replace
 from functools import partial
 
-from equilibrate.paper import demonstration, figure1, figure2, figure3, figures
+from equilibrate.paper import (
+    demonstration,
+    figure1,
+    figure2,
+    figure3,
+    figure4,
+    figures,
+    robustness,
+    robustness_points,
+)
 from equilibrate.study.problem import Problem
 from tests.study.stacks import dense
 
@@ -32,6 +41,25 @@ FIGURE3 = figure3.Settings(
 )
 
 
+FIGURE4 = figure4.Settings(
+    tasks=(figure4.Task("mnist", 2, 1, (1, 2)), figure4.Task("curves-like", 2, 1, (1, 2))),
+    probes=8, counts=(8, 16), folds=4, lanczos_steps=4, lanczos_batches=2, seeds=2,
+    precision="float32",
+)  # fmt: skip
+ROBUSTNESS = replace(
+    robustness.settings(True),
+    task=robustness_points.Task("mnist", 1, 0.03),
+    second=None,
+    warmups=(1, 3),
+    timing=robustness_points.Timing(together=1, rounds=3, every=(1, 20)),
+)
+TRAINING = {
+    "figure3": (figure3, FIGURE3),
+    "figure4": (figure4, FIGURE4),
+    "robustness": (robustness, ROBUSTNESS),
+}
+
+
 def shrink() -> None:
     """Replace the settings of every figure by tiny ones, in this process."""
     small = {
@@ -43,11 +71,12 @@ def shrink() -> None:
     for name, settings in small.items():
         figure = figures.FIGURES[name]
         figures.FIGURES[name] = replace(figure, settings=lambda quick, s=settings: s)
-    figures.FIGURES["figure3"] = replace(
-        figures.FIGURES["figure3"],
-        settings=lambda quick: FIGURE3,
-        compute=partial(figure3.compute, problems=PROBLEMS),
-    )
+    for name, (module, settings) in TRAINING.items():
+        figures.FIGURES[name] = replace(
+            figures.FIGURES[name],
+            settings=lambda quick, s=settings: s,
+            compute=partial(module.compute, problems=PROBLEMS),
+        )
 
 
 if __name__ == "__main__":

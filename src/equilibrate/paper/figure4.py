@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from equilibrate.paper import figure4_claims, figure4_drawing, figure4_text
+from equilibrate.paper import figure4_claims, figure4_drawing, figure4_joint, figure4_text
 from equilibrate.paper.figure import Description, Figure, Judgement, Records
 from equilibrate.paper.figure4_measuring import Prober, curvature, measure
 from equilibrate.paper.records import Data, Store
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
 
 
-LADDER = (10, 50, 100, 150, 200, 300, 400, 500, 600, 800, 1000)
+LADDER = (10, 100, 250, 500, 1000)
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Settings:
     eps: float = 1e-5
     damping: float = 1e-4  # of the other update directions: the paper's choice for ESGD
     probes: int = 100  # the paper's, for the literal distances
-    counts: tuple[int, ...] = (25, 50, 100, 200, 400, 800, 1600, 6400)
+    counts: tuple[int, ...] = (25, 50, 100, 200, 400, 800, 1600, 3200)
     folds: int = 10  # that probes are split into: repairs need parts that share none
     lanczos_steps: int = 30
     lanczos_batches: int = 10
@@ -176,6 +176,11 @@ def claims(chosen: Settings, records: Records) -> list[Judgement]:
     return figure4_claims.claims(chosen.probes, records)
 
 
+def joint(chosen: Settings, records: Records, others: Mapping[str, Records]) -> list[Judgement]:
+    """Judge what needs Figure 3 as well: S12, S21, and S26 once more."""
+    return figure4_joint.joint_claims(chosen.probes, records, others.get("figure3"))
+
+
 FIGURE = Figure(
     name="figure4",
     title="Figure 4: distances between the diagonals along training",
@@ -186,4 +191,5 @@ FIGURE = Figure(
     describe=describe,
     claims=claims,
     needs_gpu=True,
+    joint=joint,
 )
