@@ -51,19 +51,21 @@ class Settings:
     seeds: int = 3
     precision: str = "tf32"
     timed_together: int = 16
+    evaluate_every: float | None = None  # epochs; None means about a hundred points
     quick: bool = False
     seed: int = 0
 
 
 QUICK = Settings(
     tasks=(
-        Task("curves-like", 40, 40, ("sgd", "rmsprop", "jacobi", "esgd-warm", "esgd")),
-        Task("mnist", 2, 2, ("sgd", "rmsprop", "esgd"), optional=True),
+        Task("curves-like", 16, 16, ("sgd", "rmsprop", "jacobi", "esgd-warm", "esgd")),
+        Task("mnist", 1, 1, ("sgd", "rmsprop", "esgd"), optional=True),
     ),
     trials=1,
     seeds=1,
     precision="float32",
     timed_together=1,
+    evaluate_every=2,
     quick=True,
 )
 
@@ -148,7 +150,7 @@ def _task(
     searched = [
         trial(arm, drawn, 0, task.epochs) for arm in task.arms for drawn in _drawn(chosen, arm)
     ]
-    records = train(store, name, problem, ARMS, searched, progress)
+    records = train(store, name, problem, ARMS, searched, progress, every=chosen.evaluate_every)
     best = {arm: winner(r for r in records if r["method"] == arm) for arm in task.arms}
     won = {arm: found["settings"] for arm, found in best.items() if found is not None}
     repeated = [
@@ -159,7 +161,8 @@ def _task(
     longer = [trial(arm, drawn, 0, _beyond(task)) for arm, drawn in won.items() if _beyond(task)]
     for trials in (repeated, longer):
         if trials:
-            records += train(store, name, problem, ARMS, trials, progress)
+            every = chosen.evaluate_every
+            records += train(store, name, problem, ARMS, trials, progress, every=every)
     return [{**record, "task": task.problem} for record in records]
 
 

@@ -54,8 +54,13 @@ def train(
     methods: Mapping[str, Method],
     trials: Sequence[Trial],
     progress: Progress,
+    *,
+    every: float | None = None,
 ) -> list[Data]:
-    """Return the records of trials of one length, training those that are missing."""
+    """Return the records of trials of one length, training those that are missing.
+
+    They are evaluated after every so many epochs, about a hundred times where None is given.
+    """
     if store.frozen:
         return recorded(store, name, trials)
     if store.device == "cpu" and trials[0].precision == "tf32":
@@ -81,6 +86,7 @@ def train(
         study_folder(store, name),
         make_trainer=make_trainer,
         together=together,
+        evaluate_every=every,
         report=report,
         device=device,
         mixed=True,
