@@ -1,0 +1,98 @@
+"""What a person watches of one layer: where its diagonal and its steps lie, and what rules them."""
+
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from equilibrate.monitor.denominators import Divisor
+from equilibrate.monitor.distances import Sums, between_roots, noise_share, with_jacobi
+from equilibrate.monitor.errors import one_probe_error
+from equilibrate.monitor.probes import SAMPLE, Probes, sampled_elements
+
+QUANTILES: Mapping[str, float] = {"q05": 0.05, "median": 0.5, "q95": 0.95}
+
+
+def quantiles(values: Tensor, sample: int = 16 * SAMPLE) -> dict[str, float]:
+    """Return the 5%, 50% and 95% quantile, of a sample where the tensor is large.
+
+    Example:
+        >>> quantiles(torch.arange(101.0))
+        {'q05': 5.0, 'median': 50.0, 'q95': 95.0}
+    """
+    if not values.numel():
+        return dict.fromkeys(QUANTILES, math.nan)
+    drawn = values.detach().flatten()[sampled_elements(values, sample)].double()
+    return {name: float(drawn.quantile(q)) for name, q in QUANTILES.items()}
+
+
+def divided(found: Divisor, lr: float) -> dict[str, float]:
+    """Return what the optimizer's own state says about a layer."""
+    told = {f"diagonal/{name}": q for name, q in quantiles(found.diagonal).items()}
+    rate = lr / found.divisor
+    told |= {f"learning_rate/{name}": q for name, q in quantiles(rate).items()}
+    count = max(1, found.diagonal.numel())
+    unseen = int((found.diagonal == 0).sum())
+    damped = int((found.diagonal < found.damping).sum()) - unseen * (found.damping > 0)
+    return told | {"share_damped": damped / count, "share_unseen": unseen / count}
+
+
+def probed(probes: Probes, layer: int, weight: float) -> dict[str, float]:
+    """Return what the monitor's own probes say; `weight` is what the optimizer's diagonal is worth.
+
+    The relative error of a diagonal worth w probes is that of one probe over sqrt(w).
+    """
+    one = one_probe_error(probes.history(layer))
+    worth = probes.count if math.isnan(weight) else weight
+    variance = probes.jacobi_variance(layer)
+    return {
+        "relative_error": one / math.sqrt(worth) if worth > 0 else math.nan,
+        "share_negative_diagonal": _negative_share(probes.mean[layer], variance),
+        "jacobi_noise_share": noise_share(probes.mean[layer], variance),
+    }
+
+
+def _negative_share(mean: Tensor, variance: Tensor) -> float:
+    """Return how much of sum |H_ii| is negative, beyond two standard errors each."""
+    sure = mean.where(mean.abs() > 2 * variance.sqrt(), 0.0)
+    total = float(sure.abs().sum())
+    return float(-sure.clamp(max=0).sum()) / total if total > 0 else math.nan
+
+
+PAIRS = ("equilibration_jacobi", "equilibration_gradient", "jacobi_gradient")
+
+
+def distance_sums(
+    probes: Probes, layer: int, equilibration: Tensor | None, gradient: Tensor | None
+) -> dict[str, Sums]:
+    """Return the sums behind the distances between the three diagonals of a layer.
+
+    `equilibration` is a better one than the probes' own, where the optimizer keeps it; `gradient`
+    is the squared-gradient diagonal.
+    """
+    mean, variance = probes.mean[layer], probes.jacobi_variance(layer)
+    error = 0.0
+    if equilibration is None:
+        equilibration = probes.mean_square[layer].sqrt()
+        error = one_probe_error(probes.history(layer)) / math.sqrt(probes.count)
+        error = 0.0 if math.isnan(error) else error
+    found = {"equilibration_jacobi": with_jacobi(equilibration, mean, variance, error)}
+    if gradient is not None:
+        found["equilibration_gradient"] = between_roots(equilibration, gradient, (error, 0.0))
+        found["jacobi_gradient"] = with_jacobi(gradient, mean, variance)
+    return found
+
+
+def damped_diagonal(diagonal: Tensor, share: float, elsewhere: float) -> Tensor:
+    """Return D plus a share of its mean, with that mean where D is zero, as ESGD divides by it.
+
+    `elsewhere` is the mean over all tensors, for one without any curvature.
+
+    Example:
+        >>> damped_diagonal(torch.tensor([0.0, 2.0]), share=0.5, elsewhere=1.0)
+        tensor([3., 3.])
+    """
+    seen = int((diagonal > 0).sum())
+    mean = float(diagonal.sum()) / seen if seen else elsewhere
+    return torch.where(diagonal > 0, diagonal, mean).add_(share * mean)
