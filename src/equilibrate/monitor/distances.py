@@ -42,6 +42,9 @@ class Sums:
     def __add__(self, other: "Sums") -> "Sums":
         return Sums(*(getattr(self, n) + getattr(other, n) for n in self.__dataclass_fields__))
 
+    def __mul__(self, factor: float) -> "Sums":
+        return Sums(*(getattr(self, n) * factor for n in self.__dataclass_fields__))
+
     def distance(self) -> Interval:
         """Return one minus the cosine, with the bounds of its bias."""
         norms = math.sqrt(max(0.0, self.first) * max(0.0, self.second))

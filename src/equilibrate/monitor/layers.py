@@ -60,9 +60,6 @@ def _negative_share(mean: Tensor, variance: Tensor) -> float:
     return float(-sure.clamp(max=0).sum()) / total if total > 0 else math.nan
 
 
-PAIRS = ("equilibration_jacobi", "equilibration_gradient", "jacobi_gradient")
-
-
 def distance_sums(
     probes: Probes, layer: int, equilibration: Tensor | None, gradient: Tensor | None
 ) -> dict[str, Sums]:
@@ -71,16 +68,34 @@ def distance_sums(
     `equilibration` is a better one than the probes' own, where the optimizer keeps it; `gradient`
     is the squared-gradient diagonal.
     """
-    mean, variance = probes.mean[layer], probes.jacobi_variance(layer)
     error = 0.0
     if equilibration is None:
         equilibration = probes.mean_square[layer].sqrt()
-        error = one_probe_error(probes.history(layer)) / math.sqrt(probes.count)
-        error = 0.0 if math.isnan(error) else error
+        error = diagonal_error(probes.history(layer))
+    mean, variance = probes.mean[layer], probes.jacobi_variance(layer)
+    return pair_sums(equilibration, error, mean, variance, gradient)
+
+
+def diagonal_error(history: Tensor) -> float:
+    """Return the relative error of the diagonal from all probes of a history; zero if unknown."""
+    error = one_probe_error(history) / math.sqrt(len(history))
+    return 0.0 if math.isnan(error) else error
+
+
+def pair_sums(
+    equilibration: Tensor,
+    error: float,
+    mean: Tensor,
+    variance: Tensor,
+    gradient: Tensor | None,
+    gradient_error: float = 0.0,
+) -> dict[str, Sums]:
+    """Return the sums of the three pairs: Jacobi is given by its signed mean and its variance."""
     found = {"equilibration_jacobi": with_jacobi(equilibration, mean, variance, error)}
     if gradient is not None:
-        found["equilibration_gradient"] = between_roots(equilibration, gradient, (error, 0.0))
-        found["jacobi_gradient"] = with_jacobi(gradient, mean, variance)
+        errors = error, gradient_error
+        found["equilibration_gradient"] = between_roots(equilibration, gradient, errors)
+        found["jacobi_gradient"] = with_jacobi(gradient, mean, variance, gradient_error)
     return found
 
 
