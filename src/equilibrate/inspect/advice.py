@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from equilibrate.inspect.findings import DAMPING, Findings
 
 _WANTED_ERROR = 0.15  # of the first diagonal; ESGD's default of 20 probes leaves 0.14 to 0.16
-_DAMPING_RANGE = (1e-3, 1e-1)  # outside, docs/defaults.md has no run that was not harmed
+_LEAST_DAMPING = 1e-3  # of the shares that docs/defaults.md trains with, the smallest
 
 
 @dataclass(frozen=True)
@@ -48,18 +48,17 @@ def _learning_rate(found: Findings) -> Suggestion:
 
 
 def _damping(found: Findings) -> Suggestion:
-    low, high = _DAMPING_RANGE
-    value = min(high, max(low, found.small_share))
-    text = (
-        f"One element in twenty has a diagonal below {found.small_share:.1%} of its layer's mean. "
-        f"Damping bounds the steps of these few, which are long and known worst, and leaves the "
-        f"others to their own curvature."
-    )
-    if value != found.small_share:
-        text += f" (Kept between {low:g} and {high:g}, the range that was tried.)"
-    return Suggestion(
-        "damping", f'{value:.1g} (damping_kind="relative"; default {DAMPING:g})', text
-    )
+    """Keep the default, unless it would rule more than one element in twenty."""
+    value = min(DAMPING, max(_LEAST_DAMPING, found.small_share))
+    text = f"One element in twenty has a diagonal below {found.small_share:.1%} of its layer's mean"
+    if value == DAMPING:
+        text += f", so that the default, {DAMPING:.0%}, rules few of them and bounds their steps."
+    else:
+        text += (
+            f". The default, {DAMPING:.0%}, would rule more than these; less leaves them to their "
+            f"own curvature."
+        )
+    return Suggestion("damping", f'{value:.1g} (damping_kind="relative")', text)
 
 
 def _warmup(found: Findings) -> Suggestion:

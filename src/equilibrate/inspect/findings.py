@@ -9,7 +9,7 @@ DAMPING = 1e-2
 """The share of the mean diagonal that is added to it before dividing, ESGD's default."""
 
 PRECONDITIONERS = {
-    "none": "none",
+    "none": "no preconditioner",
     "equilibration": "equilibration (ESGD)",
     "jacobi": "Jacobi",
     "gradient": "squared gradient (RMSProp, Adam)",

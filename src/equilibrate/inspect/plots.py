@@ -52,7 +52,7 @@ def _ranges(title: str, label: str, rows: dict[str, Interval]) -> str:
     """One row for each preconditioner: a value and its interval on a logarithmic axis."""
     finite = [x for i in rows.values() for x in (i.low, i.value, i.high) if 0 < x < math.inf]
     low, high = min(finite, default=1.0) / 1.5, max(finite, default=1.0) * 1.5
-    plot = Plot(title, log_scale(low, high), lambda y: y, height=64 + 26 * len(rows), left=94)
+    plot = Plot(title, log_scale(low, high), lambda y: y, height=76 + 22 * len(rows), left=94)
     plot.x_axis(decades(low, high, 5), label)
     for place, (name, interval) in enumerate(rows.items()):
         y = 1 - (place + 0.5) / len(rows)
@@ -90,7 +90,7 @@ def diagonals(found: Findings) -> str:
     spread = [q / units[kind] for layer in found.layers for kind in kinds
               for q in layer.quantiles[kind].values() if q > 0]  # fmt: skip
     low, high = max(1e-8, min(spread, default=1.0)), max(spread, default=1.0) * 1.2
-    plot = _rows("Diagonals, 5% to 95% with median", found.layers, low, high, 24)
+    plot = _rows("Diagonals, 5% to 95% with median", found.layers, low, high, 28)
     plot.x_axis(decades(low, high, 5), "over the model's median")
     for place, layer in enumerate(found.layers):
         for line, kind in enumerate(kinds):
@@ -113,7 +113,7 @@ def _row(place: int, layers: Sequence[Layer]) -> float:
 
 
 def _rows(title: str, layers: Sequence[Layer], low: float, high: float, each: float) -> Plot:
-    height = 66 + each * len(layers)
+    height = 78 + each * len(layers)
     plot = Plot(title, log_scale(low, high), lambda y: y, height=height, left=110)
     for place, layer in enumerate(layers):
         plot.row_name(_row(place, layers), layer.name)
@@ -150,5 +150,6 @@ def batches(found: Findings) -> str:
                  (layer.batch_error, VERMILION, "from batch to batch"))  # fmt: skip
         for value, colour, words in pairs:
             if value == value:
-                plot.dots([(value, y)], colour, [f"{layer.name}: {value:.1%} {words}"])
+                least = "" if value > 0 else ": less than these probes can show"
+                plot.dots([(value, y)], colour, [f"{layer.name}: {value:.1%} {words}{least}"])
     return plot.svg()

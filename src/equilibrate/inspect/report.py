@@ -13,7 +13,7 @@ from equilibrate.study.progress import clock
 from equilibrate.study.provenance import versions
 
 STYLE = """
-.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 21rem), 1fr));
+.plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 21rem), 1fr));
   gap: 1rem 2rem; margin: 1rem 0; align-items: start; }
 svg.plot { width: 100%; height: auto; display: block; font: 11px system-ui, sans-serif; }
 svg.plot text { fill: #333; } svg.plot .title { font-weight: 600; font-size: 12px; fill: #1a1a1a; }

@@ -31,13 +31,18 @@ def log_scale(low: float, high: float) -> Scale:
 
 
 def decades(low: float, high: float, most: int = 6) -> list[Tick]:
-    """Return ticks at powers of ten, no more than asked for.
+    """Return ticks at powers of ten, no more than asked for; at 1, 2, 5 where those are few.
 
     Example:
         >>> decades(0.5, 2000.0)
         [(1.0, '1'), (10.0, '10'), (100.0, '100'), (1000.0, '1000')]
+        >>> decades(0.3, 3.0)
+        [(0.5, '0.5'), (1.0, '1'), (2.0, '2')]
     """
     first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
+    if last - first < 1:  # too few: the ones between
+        near = [f * 10.0**e for e in (first - 1, first, last + 1) for f in (1, 2, 5)]
+        return [(x, f"{x:.4g}") for x in sorted(set(near)) if low <= x <= high]
     stride = max(1, math.ceil((last - first + 1) / most))
     return [(10.0**e, f"{10.0**e:.4g}") for e in range(first, last + 1, stride)]
 
@@ -54,7 +59,7 @@ class Plot:
     bottom: float = 40.0
     parts: list[str] = field(default_factory=list)
 
-    _TOP, _RIGHT = 26.0, 12.0
+    _TOP, _RIGHT = 36.0, 12.0
 
     def px(self, x: float) -> float:
         """Return the horizontal place of a value."""
@@ -81,7 +86,7 @@ class Plot:
             at = self.py(value)
             self._line(self.left, at, WIDTH - self._RIGHT, at, "grid")
             self._text(self.left - 5, at + 4, name, "end")
-        self._text(4, self._TOP - 4, label, "start")
+        self._text(4, self._TOP - 9, label, "start")
 
     def row_name(self, y: float, name: str, shift: float = 4.0) -> None:
         """Name a row at the left; a long name is cut in front and whole on hovering."""
