@@ -1,4 +1,8 @@
-"""How far apart the diagonals are, over the whole model, with bias and chance in the interval."""
+"""How far apart the diagonals are, over the whole model, with bias and chance in the interval.
+
+The batches at hand stand for all of them: a diagonal of eight batches is taken for eight draws from
+the one that training would average, and its noise is taken out like that of the probes.
+"""
 
 import torch
 from torch import Tensor
@@ -30,20 +34,41 @@ def distances(probes: Probes, gradients: Gradients) -> dict[str, Interval]:
 
 
 def _chance(probes: Probes, gradients: Gradients, pair: str) -> float:
+    """Return the standard error by leaving out batches; of a single one, groups of its probes."""
     histories = [probes.history(i) for i in range(len(probes.mean))]
+    batch = torch.tensor(probes.batches)
+    count = len(gradients.losses)
 
-    def statistic(kept: Tensor) -> float:
-        total = Sums()
-        for i, history in enumerate(histories):
-            h = history[kept]
-            square, mean = h.square().mean(0), h.mean(0)
-            variance = (square - mean.square()).clamp(min=0) / (len(h) - 1)
-            gradient = gradients.history(i).square().mean(0).sqrt()
-            sums = pair_sums(square.sqrt(), diagonal_error(h), mean, variance, gradient)
-            total += sums[pair] * (probes.mean[i].numel() / max(1, h.shape[1]))
-        return total.distance().value
+    def without_probes(kept: Tensor) -> float:
+        return _sampled_distance(probes, histories, gradients, kept, torch.arange(count), pair)
 
-    return jackknife(statistic, probes.count)
+    def without_batches(kept: Tensor) -> float:
+        chosen = torch.isin(batch, kept).nonzero().flatten()
+        return _sampled_distance(probes, histories, gradients, chosen, kept, pair)
+
+    if count == 1:
+        return jackknife(without_probes, probes.count)
+    return jackknife(without_batches, count, groups=count)
+
+
+def _sampled_distance(
+    probes: Probes,
+    histories: list[Tensor],
+    gradients: Gradients,
+    kept: Tensor,
+    batches: Tensor,
+    pair: str,
+) -> float:
+    """Return a distance from some of the probes and batches, over the sampled elements."""
+    total = Sums()
+    for i, history in enumerate(histories):
+        h, g = history[kept], gradients.history(i)[batches]
+        square, mean = h.square().mean(0), h.mean(0)
+        variance = (square - mean.square()).clamp(min=0) / (len(h) - 1)
+        root = g.square().mean(0).sqrt()
+        sums = pair_sums(square.sqrt(), diagonal_error(h), mean, variance, root, diagonal_error(g))
+        total += sums[pair] * (probes.mean[i].numel() / max(1, h.shape[1]))
+    return total.distance().value
 
 
 def _widened(interval: Interval, chance: float) -> Interval:

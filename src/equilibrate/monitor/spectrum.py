@@ -189,7 +189,7 @@ def _within(ritz: Ritz, at: Tensor, side: int) -> Tensor:
 
 def _first_at(sizes: Tensor, shares: Tensor, level: float) -> float:
     """Return the first size at which the share reaches a level; infinite where none does."""
-    reached = (shares >= level).nonzero()
+    reached = (shares >= level - 1e-9).nonzero()  # sums of weights round
     return float(sizes[int(reached[0])]) if len(reached) else math.inf
 
 
