@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace, command: str) -> Path:
     device = torch.device(arguments.device)
     subject = Subject(problem, seed=arguments.seed, device=device, batches=budget.batches)
     exact = min(budget.steps * budget.starts, subject.size)
-    total = subject.batches * budget.probes + 4 * exact
+    total = 2 * subject.batches * budget.probes + 4 * exact
     progress = Progress(subject.name[:22], total)
     found = inspect(subject, budget, quick=arguments.quick, progress=progress)
     progress.advance(math.inf)  # a recursion may end early

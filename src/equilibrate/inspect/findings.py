@@ -34,7 +34,8 @@ class Budget:
     @property
     def products(self) -> int:
         """Products with the Hessian in all, at most."""
-        return self.batches * self.probes + len(PRECONDITIONERS) * self.steps * self.starts
+        # Probed twice: for everything but Jacobi's spectrum, and for that (measure.py).
+        return 2 * self.batches * self.probes + len(PRECONDITIONERS) * self.steps * self.starts
 
 
 FULL = Budget()

@@ -1,9 +1,9 @@
 """The inspection itself: what is computed, in which order, within five vectors.
 
-Beyond the model and its gradient the two means of the probes stay (2); while probing, a vector and
-its product come to them (4), during a spectrum Lanczos' three (5). The divisors of a spectrum are
-made tensor by tensor as they are needed. The squared gradient comes last, when the probes' means
-can go.
+Four vectors of the model's size, beyond the model and its gradient, and what one or two tensors
+need in passing: the two means of the probes with a vector and its product while probing, one
+diagonal with Lanczos' three during a spectrum. The divisors of a spectrum are made tensor by tensor
+as they are needed. A diagonal that is needed again later is measured again rather than kept.
 """
 
 import time
@@ -19,7 +19,7 @@ from equilibrate.inspect.gradients import Gradients
 from equilibrate.inspect.subject import InspectError, Subject
 from equilibrate.monitor.distances import noise_share
 from equilibrate.monitor.errors import batch_error, error_by_probes, one_probe_error
-from equilibrate.monitor.layers import damped_diagonal, diagonal_error, quantiles
+from equilibrate.monitor.layers import damp_, diagonal_error, quantiles
 from equilibrate.monitor.probes import Probes
 from equilibrate.monitor.spectrum import Spectrum, spectrum
 from equilibrate.study.progress import Progress
@@ -47,7 +47,7 @@ class Divisors(Sequence[Tensor]):
         """Return one divisor, or several."""
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
-        return damped_diagonal(self._diagonal(self._made_of[index]), DAMPING, self._mean)
+        return damp_(self._diagonal(self._made_of[index]), DAMPING, self._mean)
 
 
 def inspect(subject: Subject, budget: Budget, *, quick: bool, progress: Progress) -> Findings:
@@ -59,24 +59,23 @@ def inspect(subject: Subject, budget: Budget, *, quick: bool, progress: Progress
             f"{subject.name}: the loss has no curvature at all: it is linear, or constant, in "
             "every parameter. Is the loss the one that is trained on?"
         )
-    probes = _probe(subject, budget, progress)
-    for name, made_of, diagonal in (
-        ("equilibration", probes.mean_square, torch.sqrt),
-        ("jacobi", probes.mean, torch.abs),
-    ):
-        spectra[name] = _spectrum(subject, budget, Divisors(made_of, diagonal), progress)
-    gradients = Gradients(subject)
+    probes, gradients = _probe(subject, budget, progress), Gradients(subject)
     layers = [_layer(subject, probes, gradients, i) for i in range(len(subject.names))]
-    apart = distances(probes, gradients)
-    histories, batches = scaled_histories(probes), probes.batches
-    del probes, made_of  # their means make room for the last spectrum
-    squares = Divisors(gradients.mean_square, torch.sqrt)
-    spectra["gradient"] = _spectrum(subject, budget, squares, progress)
+    apart, losses = distances(probes, gradients), gradients.losses
+    histories, batches, squares = scaled_histories(probes), probes.batches, probes.mean_square
+    del probes, gradients
+    spectra["equilibration"] = _spectrum(subject, budget, Divisors(squares, torch.sqrt), progress)
+    del squares
+    signed = _probe(subject, budget, progress).mean
+    spectra["jacobi"] = _spectrum(subject, budget, Divisors(signed, torch.abs), progress)
+    del signed
+    squares = Gradients(subject).mean_square
+    spectra["gradient"] = _spectrum(subject, budget, Divisors(squares, torch.sqrt), progress)
     by_probe, by_batch = batch_error(histories, batches)
     return Findings(
         name=subject.name, size=subject.size, batch_size=subject.batch_size, seed=subject.seed,
         device=device_name(subject.parameters[0].device), quick=quick, budget=budget,
-        losses=gradients.losses, spectra=spectra, layers=layers, distances=apart,
+        losses=losses, spectra=spectra, layers=layers, distances=apart,
         error_by_probes=list(zip(COUNTS, error_by_probes(histories, COUNTS), strict=True)),
         probe_error=by_probe, batch_error=by_batch,
         small_share=float(histories.square().mean(0).sqrt().quantile(0.05)),

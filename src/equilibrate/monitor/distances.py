@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from equilibrate.monitor.blocks import total_product
 from equilibrate.monitor.interval import Interval
 
 _FOLDED = math.sqrt(2 / math.pi)
@@ -65,13 +66,14 @@ def with_jacobi(diagonal: Tensor, mean: Tensor, variance: Tensor, error: float =
     """
     lift = 1 + error**2 / 2
     noise = variance.sqrt()
+    high = lift * total_product(diagonal, mean.abs())
     clean = mean.abs() - noise * _excess(0.7 * mean.abs() / noise.clamp(min=_TINY))
     return Sums(
-        first=_sum(diagonal.square()),
-        second=_sum(mean.square() - variance),
-        product=lift * _sum(diagonal * clean),
-        low=lift * _sum(diagonal * (mean.abs() - _FOLDED * noise)),
-        high=lift * _sum(diagonal * mean.abs()),
+        first=total_product(diagonal, diagonal),
+        second=total_product(mean, mean) - total_product(variance),
+        product=lift * total_product(diagonal, clean),
+        low=high - lift * _FOLDED * total_product(diagonal, noise),
+        high=high,
     )
 
 
@@ -83,8 +85,10 @@ def between_roots(first: Tensor, second: Tensor, errors: tuple[float, float] = (
         1.0
     """
     lift = (1 + errors[0] ** 2 / 2) * (1 + errors[1] ** 2 / 2)
-    product = lift * _sum(first * second)
-    return Sums(_sum(first.square()), _sum(second.square()), product, product, product)
+    product = lift * total_product(first, second)
+    return Sums(
+        total_product(first, first), total_product(second, second), product, product, product
+    )
 
 
 def noise_share(mean: Tensor, variance: Tensor) -> float:
@@ -94,8 +98,8 @@ def noise_share(mean: Tensor, variance: Tensor) -> float:
         >>> round(noise_share(torch.ones(2), torch.full((2,), 0.25)), 2)
         0.5
     """
-    total = _sum(mean.square())
-    return math.sqrt(min(1.0, _sum(variance) / total)) if total > 0 else math.nan
+    total = total_product(mean, mean)
+    return math.sqrt(min(1.0, total_product(variance) / total)) if total > 0 else math.nan
 
 
 def jackknife(statistic: Callable[[Tensor], float], probes: int, groups: int = 8) -> float:
@@ -120,7 +124,3 @@ def jackknife(statistic: Callable[[Tensor], float], probes: int, groups: int = 8
 def _excess(x: Tensor) -> Tensor:
     """Return E|x + z| - x for a standard normal z and x >= 0."""
     return _FOLDED * torch.exp(-x.square() / 2) - x * torch.erfc(x / math.sqrt(2))
-
-
-def _sum(values: Tensor) -> float:
-    return float(values.sum(dtype=torch.float64))

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from equilibrate.curvature import draw, split_like
 from equilibrate.curvature.estimate import HessianOperator
+from equilibrate.monitor.blocks import total_product
 
 Vector = list[Tensor]
 
@@ -122,7 +123,7 @@ def _orthogonalise(
     """Replace w by D^-1 w - alpha u - beta previous, one tensor at a time."""
     for i, x in enumerate(u):
         # Not in place: a product may be the very tensor that was multiplied.
-        w[i] = w[i] / diagonal[i] if diagonal is not None else w[i].clone()
+        w[i] = w[i].clone() if diagonal is None else w[i] / diagonal[i]
         w[i].sub_(x, alpha=alpha)
         if previous:
             w[i].sub_(previous[i], alpha=beta)
@@ -130,13 +131,10 @@ def _orthogonalise(
 
 def _inner(first: Vector, second: Vector, diagonal: Sequence[Tensor] | None = None) -> float:
     """Return x^T D y, summed in double precision."""
-    total = 0.0
-    for i, (x, y) in enumerate(zip(first, second, strict=True)):
-        product = x * y
-        if diagonal is not None:
-            product.mul_(diagonal[i])
-        total += float(product.sum(dtype=torch.float64))
-    return total
+    pairs = enumerate(zip(first, second, strict=True))
+    if diagonal is None:
+        return sum(total_product(x, y) for _, (x, y) in pairs)
+    return sum(total_product(x, y, diagonal[i]) for i, (x, y) in pairs)
 
 
 def _wide(vector: Sequence[Tensor]) -> Vector:

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Mapping
 
-import torch
 from torch import Tensor
 
+from equilibrate.monitor.blocks import row_blocks
 from equilibrate.monitor.denominators import Divisor
 from equilibrate.monitor.distances import Sums, between_roots, noise_share, with_jacobi
 from equilibrate.monitor.errors import one_probe_error
@@ -18,6 +18,7 @@ def quantiles(values: Tensor, sample: int = 16 * SAMPLE) -> dict[str, float]:
     """Return the 5%, 50% and 95% quantile, of a sample where the tensor is large.
 
     Example:
+        >>> import torch
         >>> quantiles(torch.arange(101.0))
         {'q05': 5.0, 'median': 50.0, 'q95': 95.0}
     """
@@ -55,9 +56,12 @@ def probed(probes: Probes, layer: int, weight: float) -> dict[str, float]:
 
 def _negative_share(mean: Tensor, variance: Tensor) -> float:
     """Return how much of sum |H_ii| is negative, beyond two standard errors each."""
-    sure = mean.where(mean.abs() > 2 * variance.sqrt(), 0.0)
-    total = float(sure.abs().sum())
-    return float(-sure.clamp(max=0).sum()) / total if total > 0 else math.nan
+    below = total = 0.0
+    for m, v in row_blocks(mean, variance):
+        sure = m.where(m.abs() > 2 * v.sqrt(), 0.0)
+        below -= float(sure.clamp(max=0).sum())
+        total += float(sure.abs().sum())
+    return below / total if total > 0 else math.nan
 
 
 def distance_sums(
@@ -91,23 +95,34 @@ def pair_sums(
     gradient_error: float = 0.0,
 ) -> dict[str, Sums]:
     """Return the sums of the three pairs: Jacobi is given by its signed mean and its variance."""
+    tensors = [equilibration, mean, variance, *([] if gradient is None else [gradient])]
+    total: dict[str, Sums] = {}
+    for rows in row_blocks(*tensors):
+        for pair, sums in _block_sums(rows, error, gradient_error).items():
+            total[pair] = total.get(pair, Sums()) + sums
+    return total
+
+
+def _block_sums(rows: list[Tensor], error: float, gradient_error: float) -> dict[str, Sums]:
+    equilibration, mean, variance, *gradient = rows
     found = {"equilibration_jacobi": with_jacobi(equilibration, mean, variance, error)}
-    if gradient is not None:
+    if gradient:
         errors = error, gradient_error
-        found["equilibration_gradient"] = between_roots(equilibration, gradient, errors)
-        found["jacobi_gradient"] = with_jacobi(gradient, mean, variance, gradient_error)
+        found["equilibration_gradient"] = between_roots(equilibration, gradient[0], errors)
+        found["jacobi_gradient"] = with_jacobi(gradient[0], mean, variance, gradient_error)
     return found
 
 
-def damped_diagonal(diagonal: Tensor, share: float, elsewhere: float) -> Tensor:
-    """Return D plus a share of its mean, with that mean where D is zero, as ESGD divides by it.
+def damp_(diagonal: Tensor, share: float, elsewhere: float) -> Tensor:
+    """Make D, in place, what ESGD divides by: plus a share of its mean, that mean where D is zero.
 
     `elsewhere` is the mean over all tensors, for one without any curvature.
 
     Example:
-        >>> damped_diagonal(torch.tensor([0.0, 2.0]), share=0.5, elsewhere=1.0)
+        >>> import torch
+        >>> damp_(torch.tensor([0.0, 2.0]), share=0.5, elsewhere=1.0)
         tensor([3., 3.])
     """
-    seen = int((diagonal > 0).sum())
+    seen = int(diagonal.count_nonzero())  # unlike a sum of booleans it makes no copy
     mean = float(diagonal.sum()) / seen if seen else elsewhere
-    return torch.where(diagonal > 0, diagonal, mean).add_(share * mean)
+    return diagonal.masked_fill_(diagonal == 0, mean).add_(share * mean)

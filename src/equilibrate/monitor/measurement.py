@@ -16,7 +16,7 @@ from equilibrate.curvature.graph import without_hooks
 from equilibrate.monitor.denominators import Divisor, divisor_of, stability_limit
 from equilibrate.monitor.distances import Sums
 from equilibrate.monitor.interval import Interval
-from equilibrate.monitor.layers import damped_diagonal, distance_sums, divided, probed
+from equilibrate.monitor.layers import damp_, distance_sums, divided, probed
 from equilibrate.monitor.probes import Probes
 from equilibrate.monitor.sinks import Record
 from equilibrate.monitor.spectrum import Spectrum, spectrum
@@ -61,11 +61,11 @@ def from_curvature(
 ) -> Record:
     """Return what `probes` + 2 `steps` products with the Hessian of a live loss say.
 
-    At most five vectors of the model's size are alive at once: two means, a vector, its product
-    and a gradient while probing; a divisor and Lanczos' three, and a product, afterwards.
+    Four vectors of the model's size are alive at once beyond its gradient, and what one or two
+    tensors need in passing: two means, a vector and its product while probing, then a divisor and
+    Lanczos' three.
     """
     parameters = [each.parameter for each in watched]
-    gradients = _gradients(loss, optimizer, watched)
     live = LiveLoss(loss, parameters)
     everything = range(len(parameters))
 
@@ -75,8 +75,7 @@ def from_curvature(
     found = Probes(parameters, seed=seed)
     for _ in range(probes):
         found.add(product)
-    told = _from_probes(found, optimizer, watched, gradients)
-    gradients.clear()
+    told = _from_probes(found, optimizer, watched, _gradients(loss, optimizer, watched))
     divisors = _divisors(optimizer, watched, found)
     del found
     plain = spectrum(product, parameters, steps=steps, starts=1, seed=seed)
@@ -132,7 +131,7 @@ def _divisors(optimizer: Optimizer, watched: Sequence[Watched], found: Probes) -
     for each, square in zip(watched, found.mean_square, strict=True):
         divisor = divisor_of(optimizer, each.parameter, each.group)
         divisors.append(
-            damped_diagonal(square.sqrt(), _DAMPING, mean or 1.0)
+            damp_(square.sqrt(), _DAMPING, mean or 1.0)
             if divisor is None
             else divisor.divisor.to(square.dtype)
         )

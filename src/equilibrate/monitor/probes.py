@@ -91,4 +91,4 @@ class Probes:
     def jacobi_variance(self, layer: int) -> Tensor:
         """Return the squared standard error of E[h], for every element of a tensor."""
         variance = (self.mean_square[layer] - self.mean[layer].square()).clamp_(min=0)
-        return variance / max(1, self.count - 1)
+        return variance.div_(max(1, self.count - 1))
