@@ -227,6 +227,15 @@ def test_dead_units_and_damping_are_counted():
     assert record["layers/w/share_damped"] == 0.5  # 2 and 6, mean 4: both below 2 * 4
 
 
+def test_a_unit_that_dies_later_is_flat_now_though_it_was_seen():
+    weight = torch.tensor([1.0, 1.0], requires_grad=True)
+    optimizer = ESGD([weight])
+    optimizer.probe(weight.square().sum())
+    record = Monitor([("w", weight)], optimizer, lambda r: None)(weight[0] ** 2)
+    assert record["layers/w/share_unseen"] == 0
+    assert record["layers/w/share_flat"] == 0.5
+
+
 def test_negative_curvature_is_seen():
     weight = torch.ones(200, requires_grad=True)
     signs = torch.where(torch.arange(200) < 50, -1.0, 1.0)

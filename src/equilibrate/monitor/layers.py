@@ -46,11 +46,12 @@ def probed(probes: Probes, layer: int, weight: float) -> dict[str, float]:
     """
     one = one_probe_error(probes.history(layer))
     worth = probes.count if math.isnan(weight) else weight
-    variance = probes.jacobi_variance(layer)
+    mean, variance = probes.mean[layer], probes.jacobi_variance(layer)
     return {
         "relative_error": one / math.sqrt(worth) if worth > 0 else math.nan,
-        "share_negative_diagonal": _negative_share(probes.mean[layer], variance),
-        "jacobi_noise_share": noise_share(probes.mean[layer], variance),
+        "share_flat": 1 - int(probes.mean_square[layer].count_nonzero()) / max(1, mean.numel()),
+        "share_negative_diagonal": _negative_share(mean, variance),
+        "jacobi_noise_share": noise_share(mean, variance),
     }
 
 
