@@ -152,7 +152,7 @@ def test_the_same_seed_gives_the_same_numbers_and_leaves_torch_s_generator():
 def test_suggestions_follow_the_numbers(found):
     rate, damping, warmup = suggestions(found)
     limit = 2 / found.spectra["equilibration"].largest.value
-    assert rate.value == f"{limit / 10:.1g} to {limit:.1g}, first {limit / 2:.1g}"
+    assert rate.value == f"{limit / 10:.2g} to {limit:.2g}, first {limit / 2:.2g}"
     assert f"{limit:.2g}" in rate.reason
     assert damping.value.startswith("0.01")
     one = found.error_by_probes[0][1]

@@ -44,7 +44,7 @@ def _learning_rate(found: Findings) -> Suggestion:
         f"for these weights: sharpness moves during training, and noise between batches asks for "
         f"less."
     )
-    return Suggestion("lr", f"{limit / 10:.1g} to {limit:.1g}, first {limit / 2:.1g}", text)
+    return Suggestion("lr", f"{limit / 10:.2g} to {limit:.2g}, first {limit / 2:.2g}", text)
 
 
 def _damping(found: Findings) -> Suggestion:
