@@ -171,3 +171,19 @@ def test_descent_turns_at_the_rate_it_is_told(found):
         step = top - factor * limit * (matrix @ top)
         assert (float(step.norm()) < 1) == shrinks
     assert float(values[-1]) > 0
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_gpu_finds_the_same():
+    """In double precision, where only the order of sums differs."""
+    found = []
+    for device in ("cpu", "cuda"):
+        subject = Subject(problems.small, seed=0, device=torch.device(device), batches=3)
+        progress = Progress("test", 1.0, stream=None)
+        found.append(inspect(subject, QUICK, quick=True, progress=progress))
+    for name, spectrum in found[0].spectra.items():
+        other = found[1].spectra[name].largest.value
+        assert spectrum.largest.value == pytest.approx(other, rel=1e-6)
+    for first, second in zip(found[0].layers, found[1].layers, strict=True):
+        assert first.relative_error == pytest.approx(second.relative_error, rel=1e-6)

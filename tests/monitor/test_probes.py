@@ -137,7 +137,12 @@ def test_noise_alone_is_not_taken_for_a_distance_of_one_fifth():
     variance = torch.full_like(mean, 1 / k)
     plain = float(cosine_distance(rows, mean.abs()))
     exact = float(cosine_distance(rows, truth))
-    found = distances.with_jacobi(rows, mean, variance).distance()
+    sums = distances.with_jacobi(rows, mean, variance)
+    # The noise of one squared mean, 1/k with deviation sqrt(2)/k, over 20,000 of them: 200 +- 1.4,
+    # and 4 s_i times the 200 that are not zero: +- 2.8.
+    assert sums.second == pytest.approx(200, abs=4 * 3.2)
+    assert float(mean.square().sum()) > 380  # half of the plain norm is noise
+    found = sums.distance()
     assert exact == pytest.approx(0.9)
     assert plain < 0.45
     assert exact in found
@@ -149,6 +154,14 @@ def test_roots_of_mean_squares_are_not_short():
     rows, k = torch.rand(5000, generator=generator) + 0.5, 16
     measured = (rows * torch.randn(k, 5000, generator=generator)).square().mean(0).sqrt()
     plain = float(cosine_distance(rows, measured))
-    found = distances.between_roots(rows, measured, (0.0, (0.5 / k) ** 0.5)).distance()
+    error = (0.5 / k) ** 0.5
     assert plain > 0.01
-    assert found.value == pytest.approx(0.0, abs=0.004)
+    zeros = torch.zeros_like(rows)
+    for sums in (
+        distances.between_roots(rows, measured, (0.0, error)),
+        distances.between_roots(measured, rows, (error, 0.0)),
+        distances.with_jacobi(measured, rows, zeros, error),
+    ):
+        # The chance in 5,000 products of relative error 0.18 is 0.0025.
+        assert sums.product**2 / (sums.first * sums.second) == pytest.approx(1.0, abs=0.01)
+        assert sums.distance().value == pytest.approx(0.0, abs=0.005)

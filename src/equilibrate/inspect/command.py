@@ -1,7 +1,6 @@
 """The command `equilibrate inspect`: arguments, what is run, what is written, exit status."""
 
 import argparse
-import math
 import re
 import sys
 from dataclasses import replace
@@ -73,7 +72,8 @@ def run(arguments: argparse.Namespace, command: str) -> Path:
     total = 2 * subject.batches * budget.probes + 4 * exact
     progress = Progress(subject.name[:22], total)
     found = inspect(subject, budget, quick=arguments.quick, progress=progress)
-    progress.advance(math.inf)  # a recursion may end early
+    if progress.done < progress.total:
+        progress.advance(progress.total)  # a recursion ended early
     slug = re.sub(r"[^A-Za-z0-9_.-]+", "-", arguments.problem)
     path = arguments.out or Path("out") / f"inspect-{slug}.html"
     path.parent.mkdir(parents=True, exist_ok=True)
