@@ -90,3 +90,27 @@ detached = _problem("detached", loss=lambda output, targets: _mse(output.detach(
 once = _problem("once", lambda seed: _Wrapped())
 shapes = _problem("shapes", lambda seed: nn.Linear(5, 2))
 infinite = _problem("infinite", lambda seed: _Silent(), loss=lambda output, targets: output)
+
+
+class _Awkward(nn.Module):
+    """A scalar, an empty tensor, one that is not used, a frozen one, an embedding, half of it."""
+
+    def __init__(self):
+        super().__init__()
+        self.scalar = nn.Parameter(torch.tensor(0.5))
+        self.empty = nn.Parameter(torch.zeros(0, 3))
+        self.unused = nn.Parameter(torch.ones(3))
+        self.frozen = nn.Parameter(torch.ones(2), requires_grad=False)
+        self.table = nn.Embedding(10, 4)
+        self.inner = nn.Linear(4, 2)
+
+    def forward(self, tokens):
+        return torch.tanh(self.inner(self.table(tokens)) * self.scalar) * self.frozen
+
+
+def _tokens():
+    tokens = torch.arange(60) % 6
+    return tokens, torch.stack([tokens, -tokens], 1) / 6.0
+
+
+awkward = Problem("awkward", lambda seed: _Awkward(), _tokens, _mse, batch_size=20)

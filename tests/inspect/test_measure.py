@@ -10,6 +10,7 @@ from equilibrate.exact import transformed
 from equilibrate.inspect.advice import rate_limit, suggestions
 from equilibrate.inspect.findings import DAMPING, QUICK, Budget
 from equilibrate.inspect.measure import inspect
+from equilibrate.inspect.report import write
 from equilibrate.inspect.subject import Subject
 from equilibrate.study.progress import Progress
 from tests.inspect import problems
@@ -187,3 +188,14 @@ def test_a_gpu_finds_the_same():
         assert spectrum.largest.value == pytest.approx(other, rel=1e-6)
     for first, second in zip(found[0].layers, found[1].layers, strict=True):
         assert first.relative_error == pytest.approx(second.relative_error, rel=1e-6)
+
+
+def test_awkward_parameters_are_inspected(tmp_path):
+    found, _ = _inspected(problems.awkward, QUICK)
+    layers = {layer.name: layer for layer in found.layers}
+    assert list(layers) == ["scalar", "empty", "unused", "table.weight", "inner.weight",
+                            "inner.bias"]  # fmt: skip
+    assert layers["unused"].unseen == 1
+    assert layers["table.weight"].unseen == pytest.approx(0.4)  # four tokens never met
+    path = write(found, tmp_path / "report.html", command="test")
+    assert path.read_text().count("<svg") == 9

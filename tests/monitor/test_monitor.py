@@ -302,6 +302,9 @@ def test_sinks(tmp_path):
         def add_scalar(self, tag, value, step):
             noted.append((tag, value, step))
 
+        def flush(self):
+            pass
+
     lines, board = JSONLines(tmp_path / "deep" / "run.jsonl"), TensorBoard(Writer())
     seen = []
     sinks = [lines, board, seen.append]
@@ -316,10 +319,14 @@ def test_sinks(tmp_path):
 
 
 def test_tensorboard_reads_what_was_written(tmp_path):
-    pytest.importorskip("tensorboard")
+    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     sink = TensorBoard(tmp_path)
-    sink({"step": 3, "loss": 0.5})
-    assert list(tmp_path.iterdir())
+    for step in (0, 3):
+        sink({"step": step, "loss": 0.5 + step, "layers/0.weight/share_flat": 0.25, "note": "x"})
+    events = reader.EventAccumulator(str(tmp_path))
+    events.Reload()
+    assert sorted(events.Tags()["scalars"]) == ["layers/0.weight/share_flat", "loss"]
+    assert [(e.step, e.value) for e in events.Scalars("loss")] == [(0, 0.5), (3, 3.5)]
 
 
 def test_without_tensorboard_the_error_says_what_to_install(tmp_path, monkeypatch):
@@ -359,3 +366,27 @@ def test_a_copy_of_a_record_is_plain_data():
     record = _measured(OPTIMIZERS["esgd"])[0]
     assert all(isinstance(v, (int, float)) for v in deepcopy(record).values())
     assert not any(math.isnan(v) for k, v in record.items() if "sharpness" in k)
+
+
+@pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS.keys())
+def test_awkward_parameters_are_watched(make):
+    """A scalar, an empty tensor, one without a gradient; two steps, and no NaN where it counts."""
+    scalar = torch.tensor(0.5, requires_grad=True)
+    empty = torch.zeros(0, 3, requires_grad=True)
+    unused, used = torch.ones(3, requires_grad=True), torch.rand(4, requires_grad=True)
+    parameters = [scalar, empty, unused, used]
+    optimizer = make(parameters)
+    seen = []
+    named = [("scalar", scalar), ("empty", empty), ("unused", unused), ("used", used)]
+    monitor = Monitor(named, optimizer, seen.append, every=1, budget=None)
+    for _ in range(2):
+        loss = (scalar * used).sin().sum() + empty.sum()
+        if hasattr(optimizer, "probe"):
+            optimizer.probe(loss)
+        monitor(loss)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    assert [record["layers/unused/share_flat"] for record in seen] == [1.0, 1.0]
+    assert all(math.isfinite(record["sharpness"]) for record in seen)
+    assert all(math.isfinite(record["preconditioned/sharpness"]) for record in seen)

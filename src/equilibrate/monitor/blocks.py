@@ -20,7 +20,7 @@ def row_blocks(*tensors: Tensor) -> Iterator[list[Tensor]]:
     """
     whole = [t.reshape(1) if t.ndim == 0 else t for t in tensors]
     rows = max(1, _BLOCK * len(whole[0]) // max(1, whole[0].numel()))
-    for start in range(0, len(whole[0]), rows):
+    for start in range(0, max(1, len(whole[0])), rows):  # at least once, if empty
         yield [t[start : start + rows] for t in whole]
 
 

@@ -58,6 +58,10 @@ class Writer(Protocol):
         """Note one number."""
         ...
 
+    def flush(self) -> object:
+        """Write what was noted."""
+        ...
+
 
 class TensorBoard:
     """Show every number as a scalar chart; takes a SummaryWriter, or a folder to open one in."""
@@ -66,10 +70,11 @@ class TensorBoard:
         self._writer = _open(writer) if isinstance(writer, (str, Path)) else writer
 
     def __call__(self, record: Record) -> None:
-        """Add one point to every chart."""
+        """Add one point to every chart, and write it: records are rare, and a run may be killed."""
         for name, value in numbers(record).items():
             if name != "step":
                 self._writer.add_scalar(name, value, record["step"])
+        self._writer.flush()
 
 
 def _open(folder: str | Path) -> Writer:
