@@ -4,6 +4,7 @@ from functools import cache
 
 import pytest
 import torch
+from torch import nn
 
 from equilibrate import LossHessian, hessian
 from equilibrate.exact import transformed
@@ -197,3 +198,19 @@ def test_no_curvature_at_all_is_zero_and_an_infinite_condition():
     assert found.radius.value == 0
     assert found.condition(0.5).value == float("inf")
     assert found.negative_share.value == 0
+
+
+def test_extremes_agree_with_curvlinops():
+    """Another library's Hessian, and SciPy's recursion on it."""
+    curvlinops = pytest.importorskip("curvlinops", reason="curvlinops is not installed")
+    linalg = pytest.importorskip("scipy.sparse.linalg")
+    model = nn.Sequential(nn.Linear(6, 20), nn.Tanh(), nn.Linear(20, 3)).double()
+    x, y = torch.randn(30, 6, dtype=torch.float64), torch.randn(30, 3, dtype=torch.float64)
+    parameters = list(model.parameters())
+    operator = curvlinops.HessianLinearOperator(model, nn.MSELoss(), parameters, [(x, y)])
+    ends = linalg.eigsh(operator.to_scipy(), k=2, which="BE", return_eigenvectors=False)
+    loss = nn.functional.mse_loss(model(x), y)
+    found = spectrum(LossHessian(loss, parameters), parameters, steps=60)
+    assert not found.complete
+    assert found.largest.value == pytest.approx(max(ends), rel=1e-6)
+    assert found.smallest.value == pytest.approx(min(ends), rel=1e-6)
