@@ -23,9 +23,10 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt --no-deps curvlinops-for-pytorch
 	touch $@
 
-# One thread a worker: two workers that each take every core slow each other down.
+# One thread a worker: two workers that each take every core slow each other down. The tests with
+# several ranks stay with one worker (their xdist_group), which keeps one set of processes for them.
 test: $(STAMP)  ## run the tests; PYTEST_ARGS adds to the pytest command
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup -q $(PYTEST_ARGS)
 
 lint: $(STAMP)  ## check style, format and types
 	$(BIN)/ruff check .
@@ -36,13 +37,13 @@ format: $(STAMP)  ## fix style and format in place
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# One thread: these matrices gain little from a second one, and lose much where it is not free.
+# Threads that wait actively slow down tenfold where a core is not theirs alone.
 paper: $(STAMP)  ## the paper's figures and claims, quick; PAPER_ARGS= for the full run
-	OMP_NUM_THREADS=1 $(BIN)/python -m equilibrate.paper $(PAPER_ARGS)
+	OMP_WAIT_POLICY=passive $(BIN)/python -m equilibrate.paper $(PAPER_ARGS)
 
 bench: $(STAMP)  ## time one iteration
 	$(BIN)/python -m benchmarks.iteration
 
 clean:  ## remove caches and build outputs (not .venv, not results)
 	rm -rf build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

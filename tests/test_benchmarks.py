@@ -1,45 +1,78 @@
-"""The stack of trials behind the measured defaults is the optimizers, many at once."""
+"""The measurement behind the defaults: what it runs, what it skips, the table of old records."""
+
+import json
+import math
+from pathlib import Path
 
 import pytest
 import torch
 
-from benchmarks.defaults import METHODS
-from benchmarks.stack import Stack
-from equilibrate.study.autoencoder import autoencoder, cross_entropy
+from benchmarks import defaults
+from benchmarks.small_problems import TASKS, Task
+from tests.study.stacks import CPU, dense, regression
 
-SETTINGS = {
-    "ESGD": [
-        {"lr": 0.01, "damping": 0.1, "decay": None, "warmup_probes": 1},
-        {"lr": 0.02, "damping": 1.0, "decay": 0.99, "warmup_probes": 3},
-        {"lr": 0.02, "damping": 1.0, "decay": 0.99, "distribution": "gaussian"},
-    ],
-    "OneDamping": [{"lr": 0.02, "damping": 0.3, "decay": 0.99, "warmup_probes": 3}],
-    "JacobiSGD": [{"lr": 0.001, "damping": 1.0, "decay": 0.99, "warmup_probes": 5}],
-    "SGD": [{"lr": 0.01}, {"lr": 0.02}],
-    "RMSprop": [{"lr": 1e-3, "alpha": 0.95}, {"lr": 1e-4, "alpha": 0.95}],
-}
+ROOT = Path(__file__).parent.parent
 
 
-def _model():
-    return autoencoder((30, 20, 5, 20, 30), seed=3, dtype=torch.float64)
+@pytest.fixture
+def tasks(monkeypatch):
+    """Small problems in the place of the real ones, one stacked and one not."""
+    small = {
+        "mnist": Task(lambda folder: dense((12, 8, 3, 8, 12), cases=16), 3, stacked=True),
+        "field": Task(lambda folder: regression(), 3),
+    }
+    monkeypatch.setattr(defaults, "TASKS", {**TASKS, **small})
 
 
-@pytest.mark.parametrize("method", SETTINGS)
-def test_a_trial_in_a_stack_is_the_optimizer_alone(method):
-    data = torch.rand(50, 8, 30, dtype=torch.float64)
-    settings = [{"warmup_probes": 20} | s if "decay" in s else s for s in SETTINGS[method]]
-    stack = Stack(method, settings, [_model() for _ in settings])
-    for batch in data:
-        stack.step(batch.expand(len(settings), -1, -1))
-    for trial, hyper in enumerate(settings):
-        model = _model()
-        optimizer = METHODS[method](model.parameters(), **hyper)
-        for batch in data:
-            loss = cross_entropy(model(batch), batch)
-            if hasattr(optimizer, "probe"):
-                optimizer.probe(loss)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-        for alone, stacked in zip(model.parameters(), stack.values, strict=True):
-            torch.testing.assert_close(stacked[trial].detach(), alone.detach(), rtol=0, atol=1e-9)
+def records(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("problem", ["mnist", "field"])
+def test_every_run_is_recorded_once_and_a_second_measurement_adds_nothing(
+    problem, tasks, tmp_path, capsys
+):
+    out = tmp_path / "defaults.jsonl"
+    defaults.measure(out, None, CPU, [problem], 1)
+    found = records(out)
+    assert [defaults._key(record) for record in found] == [
+        defaults._key(run) for run in defaults.runs(problem, 0)
+    ]
+    assert {record["method"] for record in found} == set(defaults.METHODS)
+    assert all(1 <= len(record["errors"]) <= 3 for record in found)
+    finite = [record["errors"][-1] for record in found if record["errors"][-1] is not None]
+    assert len(finite) > len(found) / 2
+    defaults.measure(out, None, CPU, [problem], 1)
+    assert records(out) == found
+
+
+def test_a_run_in_a_stack_has_the_errors_of_the_run_alone(tasks, monkeypatch):
+    group = [run for run in defaults.runs("mnist", 0) if run["method"] == "ESGD"][:4]
+    stacked = [history for _, history in defaults.train(group, None, CPU)]
+    monkeypatch.setitem(defaults.TASKS, "mnist", Task(defaults.TASKS["mnist"].problem, 3))
+    alone = [history for _, history in defaults.train(group, None, CPU)]
+    for one, other in zip(stacked, alone, strict=True):
+        assert one == pytest.approx(other, rel=1e-4)
+
+
+def test_parts_are_means_and_none_where_a_run_had_diverged():
+    assert defaults.parts([1.0, 3.0]) == [1.0, 3.0]
+    assert defaults.parts([float(n) for n in range(40)])[:2] == [0.5, 2.5]
+    assert defaults.parts([1.0, math.nan]) == [1.0, None]
+
+
+def test_the_table_of_the_records_kept_is_the_one_on_the_page(capsys):
+    defaults.table(ROOT / "docs" / "defaults.jsonl")
+    page = (ROOT / "docs" / "defaults.md").read_text()
+    tables = capsys.readouterr().out.strip().split("\n\n")
+    assert len(tables) == 14
+    for each in tables:
+        assert each in page
+
+
+def test_the_small_problems_train(tmp_path):
+    problem = TASKS["field"].problem(None)
+    network = problem.network(0)
+    inputs, targets = problem.cases
+    assert bool(torch.isfinite(problem.loss(network(inputs), targets)))
+    assert TASKS["convolution"].problem(None).network(0)(torch.rand(2, 784)).shape == (2, 10)

@@ -1,6 +1,7 @@
 """What the package promises as a whole: light to import, layered, documented by code that runs."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,8 +16,8 @@ HEAVY = ("matplotlib", "numpy", "scipy", "ray", "pandas", "equilibrate.study", "
          "equilibrate.monitor", "equilibrate.inspect")  # fmt: skip
 
 # Each room may import only those to its right, and torch.
-LAYERS = ["cli", "inspect", "paper", "study", "monitor", "statistics", "optim", "distributed",
-          "rules", "diagonals", "exact", "curvature"]  # fmt: skip
+LAYERS = ["cli", "inspect", "paper", "study", "monitor", "attention", "statistics", "optim",
+          "distributed", "rules", "diagonals", "exact", "curvature"]  # fmt: skip
 
 
 def test_import_loads_torch_and_nothing_heavier():
@@ -78,3 +79,19 @@ def test_every_python_block_of_a_page_runs(page, tmp_path, monkeypatch):
     namespace: dict[str, object] = {}
     for block in page.read_text().split("```python\n")[1:]:
         exec(compile(block.split("```")[0], str(page), "exec"), namespace)
+
+
+NAMED = sorted(
+    {
+        (file, name)
+        for page in PAGES
+        for file, name in re.findall(r"(tests/[\w/]+\.py)(?:::(\w+))?", page.read_text())
+    }
+)
+
+
+@pytest.mark.parametrize(("file", "name"), NAMED, ids=lambda x: x)
+def test_every_test_that_a_page_names_is_there(file, name):
+    tree = ast.parse((ROOT / file).read_text())
+    functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    assert not name or name in functions

@@ -5,6 +5,7 @@ a *diagonal* folds probes into one positive number per parameter; a *step* divid
 it.
 """
 
+from equilibrate.attention import math_attention
 from equilibrate.curvature import (
     LossHessian,
     difference_product,
@@ -34,6 +35,7 @@ __all__ = [
     "function_product",
     "hessian",
     "loss_product",
+    "math_attention",
 ]
 
 __version__ = "0.1.0.dev0"

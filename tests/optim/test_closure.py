@@ -195,3 +195,59 @@ def _one_pass(model, data):
     for name, buffer in model.named_buffers():
         buffer.copy_(saved[name])
     return after
+
+
+def _clipping_closure(optimizer, parameters, loss, when):
+    def closure():
+        optimizer.zero_grad()
+        value = loss()
+        value.backward()
+        if when == "always" or not optimizer.measuring:
+            torch.nn.utils.clip_grad_norm_(parameters, 0.01)
+        return value
+
+    return closure
+
+
+def test_clipping_at_displaced_points_is_refused_and_loses_nothing():
+    model, loss = _regression(nn.Tanh)
+    parameters = list(model.parameters())
+    optimizer = ESGD(parameters, lr=1e-3)
+    start = [p.detach().clone() for p in parameters]
+    with pytest.raises(RuntimeError, match=r"if not optimizer\.measuring"):
+        optimizer.step(_clipping_closure(optimizer, parameters, loss, "always"))
+    torch.testing.assert_close([p.detach() for p in parameters], start, rtol=0, atol=0)
+    assert not optimizer.state
+
+
+def test_clipping_at_the_point_alone_shortens_the_step_and_leaves_the_curvature():
+    ends = []
+    for when in ("never", "at the point"):
+        parameters, loss = NETWORK.parameters_and_loss()
+        start = [p.detach().clone() for p in parameters]
+        optimizer = ESGD(parameters, lr=1e-2, probe_every=2)
+        closure = (
+            _closure(optimizer, loss)
+            if when == "never"
+            else _clipping_closure(optimizer, parameters, loss, when)
+        )
+        optimizer.step(closure)
+        moved = [p.detach() - s for p, s in zip(parameters, start, strict=True)]
+        ends.append((moved, optimizer.diagonal()))
+        for _ in range(6):  # with the last step's gradients left behind
+            optimizer.step(closure)
+    (free, diagonal), (clipped, same) = ends
+    torch.testing.assert_close(same, diagonal, rtol=0, atol=0)
+    ratio = clipped[0].norm() / free[0].norm()
+    assert ratio < 0.5
+    torch.testing.assert_close(clipped, [m * ratio for m in free], rtol=1e-9, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, DOUBLE])
+def test_a_gradient_orthogonal_to_the_product_is_not_taken_for_a_clipped_one(dtype):
+    """On this saddle g is orthogonal to H v for half of all signs v: the lengths are equal."""
+    weight = torch.ones(2, dtype=dtype, requires_grad=True)
+    optimizer = ESGD([weight], lr=0.0, probe_every=1)
+    optimizer.step(_closure(optimizer, lambda: (weight[0] ** 2 - weight[1] ** 2) / 2))
+    expected = [torch.ones(2, dtype=dtype)]
+    torch.testing.assert_close(optimizer.diagonal(), expected, rtol=1e-4, atol=0)

@@ -97,3 +97,86 @@ def test_bfloat16_autocast_trains():
         values.append(float(value.detach()))
     assert values[-1] < 0.7 * values[0]
     assert all(d.dtype == torch.float32 for d in optimizer.diagonal())
+
+
+HALF_ERROR = 30 * torch.finfo(torch.float16).eps  # some ten operations, each rounded a few times
+
+
+def _moved(model, loss, optimizer, scaler, steps, autocast=True):
+    start = [p.detach().clone() for p in model.parameters()]
+    _scaled_loop(optimizer, loss, scaler, steps, autocast)
+    return torch.cat(
+        [(p.detach() - s).flatten() for p, s in zip(model.parameters(), start, strict=True)]
+    )
+
+
+@pytest.mark.parametrize("options", [{}, {"momentum": 0.5}], ids=["plain", "momentum"])
+def test_float16_with_a_scaler_takes_the_path_of_float32(options):
+    """Thirty steps on the loss times 1e-3, in real float16: as far, and to the same place."""
+    paths = []
+    for autocast in (True, False):
+        model, loss = _problem(1e-3)
+        optimizer = ESGD(model.parameters(), lr=0.02, probe_every=5, **options)
+        scaler = torch.amp.GradScaler("cpu", init_scale=2.0**12)
+        paths.append(_moved(model, loss, optimizer, scaler, 30, autocast))
+        assert scaler.get_scale() == 2.0**12  # no step was skipped
+    half, single = paths
+    assert (half - single).norm() < HALF_ERROR * single.norm()
+
+
+@pytest.mark.parametrize("at", [4, 5], ids=["a probing step", "an ordinary step"])
+def test_a_real_overflow_changes_nothing_that_comes_after(at):
+    """A scale of 2^40 makes float16 gradients infinite; the skipped step leaves no trace."""
+    paths = []
+    for overflow in (True, False):
+        model, loss = _problem(1e-3)
+        optimizer = ESGD(model.parameters(), lr=0.02, probe_every=4)
+        scaler = torch.amp.GradScaler("cpu", init_scale=2.0**12)
+        _scaled_loop(optimizer, loss, scaler, at)
+        if overflow:
+            before = [p.detach().clone() for p in model.parameters()], optimizer.diagonal()
+            scaler.update(2.0**40)
+            _scaled_loop(optimizer, loss, scaler, 1)
+            assert scaler.get_scale() == 2.0**39  # the scaler saw it
+            after = [p.detach().clone() for p in model.parameters()], optimizer.diagonal()
+            torch.testing.assert_close(after, before, rtol=0, atol=0)
+            scaler.update(2.0**12)
+        _scaled_loop(optimizer, loss, scaler, 9)
+        paths.append([p.detach() for p in model.parameters()])
+    torch.testing.assert_close(*paths, rtol=0, atol=0)
+
+
+def test_bfloat16_parameters_keep_a_float32_diagonal_of_their_curvature():
+    half, single = _problem()[0].to(torch.bfloat16), _problem()[0]
+    x, y = torch.randn(32, 10), torch.randn(32, 3)
+    found = []
+    for model in (half, single):
+        optimizer = ESGD(model.parameters(), lr=0.0)
+        dtype = next(model.parameters()).dtype
+        train(
+            optimizer,
+            lambda model=model, dtype=dtype: (model(x.to(dtype)).float() - y).square().mean(),
+            1,
+        )
+        assert all(d.dtype == torch.float32 for d in optimizer.diagonal())
+        found.append(torch.cat([d.flatten() for d in optimizer.diagonal()]))
+    assert (found[0] - found[1]).norm() < 30 * torch.finfo(torch.bfloat16).eps * found[1].norm()
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [("by name", "Closure use is not currently supported"), ("by place", "without a closure")],
+)
+def test_a_closure_under_a_scaler_is_refused(how, message):
+    """So sharded parameters, which need a closure, train in bfloat16 or float32.
+
+    By name torch refuses it; by place it slips through torch's check.
+    """
+    model, loss = _problem()
+    optimizer = ESGD(model.parameters())
+    scaler = torch.amp.GradScaler("cpu")
+    scaler.scale(loss()).backward()
+    before = [p.detach().clone() for p in model.parameters()]
+    with pytest.raises(RuntimeError, match=message):
+        scaler.step(optimizer, closure=loss) if how == "by name" else scaler.step(optimizer, loss)
+    torch.testing.assert_close([p.detach() for p in model.parameters()], before, rtol=0, atol=0)

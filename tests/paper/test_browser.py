@@ -85,7 +85,7 @@ def measured(page, tmp_path, width):
 @pytest.mark.parametrize("width", [1100, 500])
 def test_the_page_is_drawn_without_errors(page, tmp_path, width):
     found, run = measured(page, tmp_path, width)
-    assert len(found["boxes"]) == 3
+    assert len(found["boxes"]) == len(figures.FIGURES)
     assert all(w > 300 and h > 100 and paths > 20 for w, h, paths in found["boxes"])
     assert found["problems"] == []
     assert [line for line in run.stderr.splitlines() if ":CONSOLE" in line] == []

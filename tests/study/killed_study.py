@@ -14,7 +14,9 @@ from pathlib import Path
 
 import torch
 
-from tests.study import small
+from equilibrate.study.alone import Alone
+from equilibrate.study.stack import Stack
+from tests.study import real_study, small
 
 NOTE = os.write  # what is noted of a death must not count as a moment of its own
 
@@ -58,17 +60,18 @@ class Moments:
 
         return call
 
-    def watch_training(self):
+    def watch_training(self, trainer):
         for name in ("advance", "errors", "keep", "state_dict", "load_state_dict"):
-            watched = self.watched(name, getattr(small.SmallTrainer, name))
-            setattr(small.SmallTrainer, name, watched)
+            setattr(trainer, name, self.watched(name, getattr(trainer, name)))
 
 
 def study(request):
     moments = Moments(request.get("at"), request.get("kind", ""), request["log"])
     moments.watch_disk()
-    moments.watch_training()
-    small.run(request["folder"], halving=request["halving"])
+    for trainer in (small.SmallTrainer, Stack, Alone):
+        moments.watch_training(trainer)
+    run = real_study.run if request["real"] else small.run
+    run(request["folder"], halving=request["halving"])
     return moments.names
 
 

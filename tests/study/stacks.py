@@ -55,6 +55,25 @@ def regression():
     return Problem("regression", model, data, nn.functional.mse_loss, None, 8)
 
 
+class _Power(nn.Module):
+    def forward(self, x):
+        return x.abs().pow(1.5)
+
+
+def without_curvature(seed_that_fails):
+    """Regression by |w x|^1.5: where w = 0, loss and gradient are finite and the Hessian is not."""
+    whole = regression()
+
+    def model(seed):
+        network = nn.Sequential(nn.Linear(5, 1), _Power())
+        if seed == seed_that_fails:
+            nn.init.zeros_(network[0].weight)
+            nn.init.zeros_(network[0].bias)
+        return network
+
+    return Problem("power", model, whole.data, whole.loss, None, 8)
+
+
 def trials(method, settings, precision="float64", epochs=10, batch_size=8):
     """One trial for each mapping of settings, each with a seed of its own."""
     return [

@@ -1,6 +1,7 @@
 """The journal: written whole, read back to the bit, repaired without losing a byte."""
 
 import errno
+import gzip
 import json
 import os
 import resource
@@ -203,3 +204,16 @@ def test_a_file_in_the_place_of_the_folder_is_named(tmp_path):
         Journal(tmp_path / "study")
     with pytest.raises(StudyError, match="a file is in the place of the folder"):
         Journal(tmp_path / "study" / "deeper")
+
+
+def test_packed_records_are_read_and_gone_on_from(tmp_path):
+    with Journal(tmp_path) as journal:
+        journal.append({"key": "a", "final_error": 1.0})
+    path = tmp_path / "records.jsonl"
+    (tmp_path / "records.jsonl.gz").write_bytes(gzip.compress(path.read_bytes()))
+    path.unlink()
+    assert list(read_records(tmp_path)) == ["a"]
+    assert not path.exists()  # reading writes nothing
+    with Journal(tmp_path) as journal:
+        journal.append({"key": "b", "final_error": 2.0})
+    assert list(read_records(tmp_path)) == ["a", "b"]

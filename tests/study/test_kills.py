@@ -7,9 +7,10 @@ import sys
 import pytest
 
 from equilibrate.study.journal import read_records
-from tests.study import small
+from tests.study import real_study, small
 
 SEARCHES = pytest.mark.parametrize("halving", [False, True], ids=["random", "halving"])
+TRIALS = {False: small.trials, True: real_study.trials}  # by whether the trainers are the real ones
 
 
 class Driver:
@@ -23,21 +24,22 @@ class Driver:
         self.process = subprocess.Popen(command, text=True, cwd=small.ROOT, **pipes)
         self.undisturbed = {}
 
-    def run(self, folder, halving, **death):
-        request = {"folder": str(folder), "halving": halving, "log": str(self.log), **death}
+    def run(self, folder, halving, *, real=False, **death):
+        study = {"folder": str(folder), "halving": halving, "real": real}
+        request = {**study, "log": str(self.log), **death}
         self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
         answer = json.loads(self.process.stdout.readline())
         assert answer["status"] in (0, -9), (self.folder / "stderr.log").read_text()
         return answer
 
-    def expected(self, halving):
+    def expected(self, halving, *, real=False):
         """The numbers of an undisturbed study, and the moments that it passed."""
-        if halving not in self.undisturbed:
-            folder = self.folder / f"undisturbed-{halving}"
-            answer = self.run(folder, halving)
-            self.undisturbed[halving] = small.numbers(read_records(folder)), answer["names"]
-        return self.undisturbed[halving]
+        if (halving, real) not in self.undisturbed:
+            folder = self.folder / f"undisturbed-{halving}-{real}"
+            names = self.run(folder, halving, real=real)["names"]
+            self.undisturbed[halving, real] = small.numbers(read_records(folder)), names
+        return self.undisturbed[halving, real]
 
     def deaths(self):
         return self.log.read_text().splitlines() if self.log.exists() else []
@@ -56,12 +58,12 @@ def driver(tmp_path_factory):
     driver.close()
 
 
-def check(driver, folder, halving):
+def check(driver, folder, halving, *, real=False):
     """Resume without a kill, and find every trial recorded once, with the undisturbed numbers."""
-    assert driver.run(folder, halving)["status"] == 0
+    assert driver.run(folder, halving, real=real)["status"] == 0
     lines = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
-    assert len(lines) == len({line["key"] for line in lines}) == len(small.trials())
-    assert small.numbers(read_records(folder)) == driver.expected(halving)[0]
+    assert len(lines) == len({line["key"] for line in lines}) == len(TRIALS[real]())
+    assert small.numbers(read_records(folder)) == driver.expected(halving, real=real)[0]
     assert not list((folder / "checkpoints").iterdir())
     assert not list(folder.glob("*.damaged*"))
 
@@ -119,3 +121,28 @@ def test_killed_from_outside_at_any_time(driver, tmp_path, halving):
     for kill in range(6):
         driver.run(tmp_path, halving, after=0.01 + 0.01 * kill)
     check(driver, tmp_path, halving)
+
+
+@SEARCHES
+def test_the_real_study_trains_in_stacks_and_alone_and_holds_every_ending(driver, halving):
+    numbers, names = driver.expected(halving, real=True)
+    statuses = {record["status"] for record in numbers}
+    assert statuses == {"finished", "diverged"} | ({"cut"} if halving else set())
+    together = {record["method"]: record["together"] for record in numbers}
+    assert together == {"sgd": 2, "esgd": together["esgd"], real_study.NADAM: 1}
+    assert {record["together"] for record in numbers if record["method"] == "esgd"} == {1, 2}
+    assert {"advance", "errors", "keep", "state_dict"} <= set(names)
+
+
+@SEARCHES
+def test_the_real_trainers_killed_twenty_times_in_one_study(driver, tmp_path, halving):
+    """Spread over the whole study: a kill comes later than a resumed study needs to get going."""
+    before = len(driver.deaths())
+    for kill in range(20):
+        death = {"at": 24 + 7 * kill % 19, "kind": "write" if kill % 3 == 0 else ""}
+        assert driver.run(tmp_path, halving, real=True, **death)["status"] == -9
+    deaths = driver.deaths()[before:]
+    assert len(deaths) == 20
+    assert sum(name.startswith("write") for name in deaths) >= 5
+    assert len({name.split()[0] for name in deaths}) >= 4
+    check(driver, tmp_path, halving, real=True)

@@ -3,6 +3,7 @@
 import io
 
 from equilibrate.study.course import Moment
+from equilibrate.study.files import say
 from equilibrate.study.live import Live
 
 
@@ -96,3 +97,24 @@ def test_nothing_to_compute_is_said():
     stream = io.StringIO()
     Live("search", {"sgd": "SGD"}, 4, stream).finish()
     assert stream.getvalue() == "search: everything is recorded already\n"
+
+
+def test_trials_that_diverged_are_counted():
+    live = Live("search", {"sgd": "SGD"}, 4, None)
+    live(Moment("sgd", 6, 1, 0.5, 6.0, 8.0, 32.0, diverged=2))
+    assert live.lines()[1].endswith("6 training, 2 diverged")
+
+
+def test_what_is_said_meanwhile_stays_on_the_screen(monkeypatch):
+    now, screen = [0.0], Screen()
+    monkeypatch.setattr("sys.stderr", screen)
+    live = Live("search", {"sgd": "SGD", "adam": "Adam"}, 4, screen, lambda: now[0])
+    moments(live, now)
+    say("a checkpoint was damaged")
+    moments(live, now)
+    say("the disk is nearly full")
+    moments(live, now)
+    live.finish()
+    told = [line for line in screen.lines if "[" not in line and "epoch" not in line]
+    assert told == ["a checkpoint was damaged", "the disk is nearly full"]
+    assert len(screen.lines) == 3 * 3 + 2  # the display begins anew below each

@@ -3,7 +3,10 @@
 import torch
 
 from equilibrate.study.methods import METHODS
+from equilibrate.study.outcome import comparable
+from equilibrate.study.search import successive_halving
 from equilibrate.study.stack import Stack
+from equilibrate.study.study import run_study
 from tests.study.stacks import CPU
 from tests.study.stacks import dense as _problem
 from tests.study.stacks import trials as _trials
@@ -51,3 +54,44 @@ def test_a_mixed_stack_goes_on_from_its_state_and_without_some_trials():
     for there, here, row in zip(_rows(other), _rows(fresh), kept, strict=True):
         assert torch.equal(there, here)
         torch.testing.assert_close(there, _rows(whole)[row], rtol=0, atol=1e-9)
+
+
+def test_a_study_may_mix_methods_and_its_times_are_then_not_compared(tmp_path):
+    problem, trials = _problem(), _mixed()
+    report = []
+    found = run_study(
+        problem,
+        trials,
+        tmp_path,
+        make_trainer=lambda members: Stack(problem, METHODS, members, CPU),
+        together=lambda members: [members],
+        report=report.append,
+        mixed=True,
+    )
+    assert [found[trial.key]["method"] for trial in trials] == [t.method for t in trials]
+    assert all(r["mixed"] and r["together"] == len(trials) for r in found.values())
+    assert report[-1].done == report[-1].total
+    winners = {name: [r for r in found.values() if r["method"] == name] for name in NAMES}
+    assert comparable(winners) == ({}, "several methods shared one stack, and with it their time")
+
+
+def test_halving_cuts_each_method_of_a_mixed_study_by_itself(tmp_path):
+    problem = _problem()
+    listed = [
+        trial
+        for name in ("sgd", "adam")
+        for trial in _trials(name, [{"lr": lr} for lr in (1e-4, 1e-3, 1e-2)], epochs=9)
+    ]
+    found = run_study(
+        problem,
+        listed,
+        tmp_path,
+        make_trainer=lambda members: Stack(problem, METHODS, members, CPU),
+        together=lambda members: [members],
+        search=successive_halving(9, 3),
+        mixed=True,
+    )
+    for name in ("sgd", "adam"):
+        statuses = [r["status"] for r in found.values() if r["method"] == name]
+        assert statuses.count("finished") == 1
+        assert statuses.count("cut") == 2

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from equilibrate.study import digs3pts, problems
+from equilibrate.study import problem as problem_module
 from equilibrate.study.autoencoder import cross_entropy, squared_error
 from equilibrate.study.problem import Problem
 from equilibrate.study.problems import BUILT_IN
@@ -162,3 +163,23 @@ def test_the_original_curves_come_from_their_file(
     assert set(read) == {path}
     assert (inputs == 0.25).all()
     assert targets is inputs
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_shared_tensor_is_hashed_once_and_the_fingerprint_is_the_same(
+    shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashed: list[int] = []
+    content = problem_module._content
+    monkeypatch.setattr(
+        problem_module, "_content", lambda t: hashed.append(t.numel()) or content(t)
+    )
+    images = torch.rand(8, 784)
+    whole = replace(
+        BUILT_IN["curves-like"](None),
+        data=lambda: (images, images if shared else images.clone()),
+        batch_size=4,
+    )
+    twin = replace(whole, data=lambda: (images, images.clone()))
+    assert whole.fingerprint == twin.fingerprint
+    assert hashed.count(images.numel()) == (1 if shared else 2) + 2

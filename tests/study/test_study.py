@@ -237,3 +237,23 @@ def test_a_study_leaves_torchs_generator_alone(tmp_path):
     before = torch.get_rng_state()
     run(tmp_path, trials()[:2])
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_moments_count_what_diverged_once_also_over_a_resume(tmp_path):
+    seen = []
+    stopped(tmp_path, 6, report=seen.append)
+    assert seen[-1].diverged == 1
+    run(tmp_path, report=seen.append)
+    counts = {moment.method: moment.diverged for moment in seen}
+    assert counts == {"plain": 1, "heavy": 0}
+    assert max(moment.diverged for moment in seen) == 1
+
+
+def test_records_are_read_by_pandas_in_one_line(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    records = run(tmp_path)
+    table = pandas.read_json(tmp_path / "records.jsonl", lines=True)
+    assert set(table["key"]) == set(records)
+    assert table.set_index("key")["final_error"].to_dict() == pytest.approx(
+        {key: record["final_error"] for key, record in records.items()}
+    )

@@ -52,6 +52,31 @@ def without_hooks(parameters: Iterable[Tensor]) -> Iterator[None]:
             parameter._backward_hooks = hooks
 
 
+def parallel_models(loss: Tensor) -> list[Any]:
+    """Return the DistributedDataParallel models that mark their first pass in this graph.
+
+    With static_graph=True, DDP schedules its only averaging of the first iteration when a gradient
+    first passes its output. A probe that passes there before the backward would use that up, and
+    no gradient would ever be averaged.
+    """
+    sinks = (node for node in _nodes(loss) if hasattr(node, "ddp_weakref"))
+    models = (sink.ddp_weakref() for sink in sinks)
+    return [m for m in models if m.static_graph and not m._static_graph_delay_allreduce_enqueued]
+
+
+@contextmanager
+def unnoticed_by(models: Iterable[Any]) -> Iterator[None]:
+    """Let gradients pass the outputs of these models as if the averaging were scheduled already."""
+    unmarked = list(models)
+    for model in unmarked:
+        model._static_graph_delay_allreduce_enqueued = True
+    try:
+        yield
+    finally:
+        for model in unmarked:
+            model._static_graph_delay_allreduce_enqueued = False
+
+
 def holds_float16(loss: Tensor) -> bool:
     """Tell whether any result on the way from the parameters to the loss is in float16."""
     return any(

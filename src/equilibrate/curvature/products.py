@@ -10,12 +10,18 @@ is
   is what section 4 of the paper means by "the R-operator". It can be put under `torch.func.vmap`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
-from equilibrate.curvature.graph import refusing_opaque, without_hooks
+from equilibrate.curvature.graph import (
+    parallel_models,
+    refusing_opaque,
+    unnoticed_by,
+    without_hooks,
+)
 
 
 class LossHessian:
@@ -36,7 +42,8 @@ class LossHessian:
     def __init__(self, loss: Tensor, parameters: Sequence[Tensor], *, scale: float = 1.0) -> None:
         self.parameters = list(parameters)
         self.scale = scale
-        with torch.enable_grad(), without_hooks(self.parameters), refusing_opaque(loss):
+        self._models = parallel_models(loss)
+        with torch.enable_grad(), self._undisturbed(), refusing_opaque(loss):
             gradients = torch.autograd.grad(
                 loss,
                 self.parameters,
@@ -67,7 +74,7 @@ class LossHessian:
         if not self._curved or not inputs:
             return [p.new_zeros(lead + p.shape) for p in inputs]
         # The buffers of the forward pass are shared with the user's own backward: always retained.
-        with without_hooks(self.parameters):
+        with self._undisturbed():
             products = torch.autograd.grad(
                 self._gradients,
                 inputs,
@@ -80,6 +87,12 @@ class LossHessian:
             p.new_zeros(lead + p.shape) if product is None else self._unscaled(product.detach())
             for p, product in zip(inputs, products, strict=True)
         ]
+
+    @contextmanager
+    def _undisturbed(self) -> Iterator[None]:
+        """Differentiate without any hook of a gradient taking notice."""
+        with without_hooks(self.parameters), unnoticed_by(self._models):
+            yield
 
     def _unscaled(self, product: Tensor) -> Tensor:
         """Undo `scale`, in float32 at least: the quotient may be too small for the half types."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from equilibrate.curvature.graph import without_hooks
+from equilibrate.curvature.graph import parallel_models, unnoticed_by, without_hooks
 from equilibrate.monitor.denominators import Divisor, divisor_of, stability_limit
 from equilibrate.monitor.distances import Sums
 from equilibrate.monitor.interval import Interval
@@ -88,7 +88,7 @@ def _gradients(loss: Tensor, optimizer: Optimizer, watched: Sequence[Watched]) -
     if any(_kind(optimizer, each) == "squared gradient" for each in watched):
         return []
     parameters = [each.parameter for each in watched]
-    with without_hooks(parameters):
+    with without_hooks(parameters), unnoticed_by(parallel_models(loss)):
         found = torch.autograd.grad(
             loss, parameters, retain_graph=True, allow_unused=True, materialize_grads=True
         )

@@ -15,7 +15,14 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from equilibrate.curvature.differences import parameter_size, relative_step
+from equilibrate.curvature.differences import relative_step
+from equilibrate.distributed import cut_like, inner
+from equilibrate.optim.closure_checks import (
+    norm,
+    refuse_accumulation,
+    refuse_clipping,
+    require_repeatable,
+)
 from equilibrate.optim.state import all_finite
 from equilibrate.optim.warn import warn_user
 
@@ -28,15 +35,10 @@ Closure = Callable[[], float]
 _AGREEMENT = 0.2
 _NOISE = 1.5
 _COARSER = (torch.float16, torch.bfloat16)
+# At float64's step three gradients may have one length by chance (g orthogonal to H v), the rest
+# being of the order e^2: that clipping cannot be told there.
+_TELLING = 1e-3
 
-_REPEATS = 1e-2  # kernels that add in any order repeat to 1e-6 or so, another batch not at all
-_EXPLAINED = 0.5  # an earlier gradient explains the excess to e^2, or not at all
-
-_NOT_REPEATABLE = (
-    "The closure does not repeat itself: run twice at the same point it gave two gradients, so "
-    "their differences measure nothing. Draw the batch outside the closure, and leave random "
-    "numbers that are not torch's out of it; or call optimizer.probe(loss) on the live loss."
-)
 _NOT_FINITE = (
     "The gradient is not finite, so no finite curvature can be measured around this point. Check "
     "that the loss is finite at the first batch."
@@ -51,13 +53,6 @@ _DEPENDS_ON_THE_STEP = (
     "it is doubled). Piecewise linear activations such as ReLU do that: the kinks crossed by the "
     "step count as curvature. Where second derivatives can be had, call optimizer.probe(loss)."
 )
-_ACCUMULATES = (
-    "The closure adds its gradient to one that was there before, so differences would see its "
-    "own batch alone. To accumulate over micro-batches, call optimizer.probe(loss) on each of "
-    "them before its backward, then optimizer.step() without a closure; or call zero_grad() "
-    "inside the closure."
-)
-
 RandomState = list[tuple[torch.device, Tensor]]
 
 
@@ -81,6 +76,11 @@ def set_random_state(state: RandomState) -> None:
             torch.set_rng_state(content)
         else:
             torch.get_device_module(device).set_rng_state(content, device)
+
+
+def copied_gradients(parameters: Sequence[Tensor]) -> list[Tensor | None]:
+    """Return a copy of every gradient, cut as its parameter is."""
+    return [None if p.grad is None else cut_like(p.grad.detach(), p).clone() for p in parameters]
 
 
 @contextmanager
@@ -125,6 +125,8 @@ class ClosureHessian:
     gradients from before that run.
     """
 
+    averaged = True  # over ranks: the gradients that differ here were averaged by the backward
+
     def __init__(
         self,
         closure: Closure,
@@ -140,8 +142,8 @@ class ClosureHessian:
         self._start = start
         self._earlier = earlier
         self._point = [p.detach().clone() for p in parameters]
-        self._gradients = [None if p.grad is None else p.grad.detach().clone() for p in parameters]
-        self._size = parameter_size(parameters)
+        self._gradients = copied_gradients(parameters)
+        self._size = _size(parameters)
         self.relative = relative
         self.present = [True] * len(parameters)
 
@@ -158,8 +160,10 @@ class ClosureHessian:
         behind = self._gradients_at(vectors, -eps)
         self.present = [a is not None for a in ahead]
         pairs = list(zip(ahead, behind, self._parameters, strict=True))
+        if relative > _TELLING:
+            refuse_clipping(self._gradients, ahead, behind)
         if any(g is not None for g in self._earlier):
-            self._refuse_accumulation(ahead, behind)
+            refuse_accumulation(self._gradients, ahead, behind, self._earlier)
         return [
             torch.zeros_like(p) if a is None or b is None else (a - b) / (2 * eps)
             for a, b, p in pairs
@@ -177,7 +181,7 @@ class ClosureHessian:
         with torch.enable_grad():
             self._closure()
         # Copies: a closure, or DDP, may write every gradient into the same buffer.
-        return [None if p.grad is None else p.grad.detach().clone() for p in self._parameters]
+        return copied_gradients(self._parameters)
 
     def _choose(self, vectors: Sequence[Tensor]) -> float:
         """Return the finest step at which the products at e and 2 e agree, else the best."""
@@ -188,7 +192,7 @@ class ClosureHessian:
         for relative in [own] + [s for s in map(relative_step, _COARSER) if s > own]:
             differences[relative] = self._disagreement(vectors, relative)
             if len(differences) == 1:
-                self._require_repeatable(vectors)
+                require_repeatable(self._gradients, self._gradients_at(vectors, 0.0))
             if differences[relative] <= _AGREEMENT:
                 return relative
         best = min(differences, key=lambda step: differences[step])
@@ -200,31 +204,12 @@ class ClosureHessian:
     def _disagreement(self, vectors: Sequence[Tensor], relative: float) -> float:
         """Return how far the product changes, relatively, when the step is doubled."""
         one, two = self._product(vectors, relative), self._product(vectors, 2 * relative)
-        change = _norm([a - b for a, b in zip(one, two, strict=True)])
-        size = _norm(two)
+        change = norm([a - b for a, b in zip(one, two, strict=True)])
+        size = norm(two)
         return change / size if size else math.inf if change else 0.0
 
-    def _require_repeatable(self, vectors: Sequence[Tensor]) -> None:
-        """Raise where the closure gives another gradient at the same point."""
-        again = self._gradients_at(vectors, 0.0)
-        pairs = [(g, a) for g, a in zip(self._gradients, again, strict=True) if g is not None]
-        change = _norm([g if a is None else g - a for g, a in pairs])
-        if not change <= _REPEATS * _norm([g for g, _ in pairs]):
-            raise RuntimeError(_NOT_REPEATABLE)
 
-    def _refuse_accumulation(
-        self, ahead: Sequence[Tensor | None], behind: Sequence[Tensor | None]
-    ) -> None:
-        """Raise where the gradient at the point is the displaced ones' mean plus the earlier."""
-        excess, unexplained = [], []
-        for point, a, b, earlier in zip(self._gradients, ahead, behind, self._earlier, strict=True):
-            if point is not None and a is not None and b is not None:
-                excess.append(point - (a + b) / 2)
-                unexplained.append(excess[-1] if earlier is None else excess[-1] - earlier)
-        if _norm(unexplained) < _EXPLAINED * _norm(excess):
-            raise RuntimeError(_ACCUMULATES)
-
-
-def _norm(tensors: Sequence[Tensor]) -> float:
-    """Return the Euclidean norm over a list of tensors; not a number where any element is not."""
-    return float(sum(float(t.double().square().sum()) for t in tensors) ** 0.5)
+def _size(parameters: Sequence[Tensor]) -> float:
+    """Return the root mean square over all parameters; one where they are all zero or absent."""
+    total, count = inner(parameters, parameters), sum(p.numel() for p in parameters)
+    return float((total / count) ** 0.5) if total > 0 else 1.0

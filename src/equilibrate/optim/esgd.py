@@ -57,8 +57,10 @@ class ESGD(CurvatureOptimizer):
         fused: not available yet.
         capturable: not available yet.
         seed: of the probe vectors; torch's own generators are never read or moved.
-        process_group: False declares the ranks' models independent; several ranks that train one
-            model are not supported yet.
+        process_group: the ranks that train this model together: None for all of them, where
+            torch.distributed is initialised, a group for some, False where each has a model of
+            its own. Products are averaged over the ranks, as DistributedDataParallel averages
+            gradients, before they are squared.
 
     Departures from the paper, each measured in docs/defaults.md: signs instead of normals (less
     variance, a fraction of the cost), a mean that forgets, a warm-up of twenty vectors (with one

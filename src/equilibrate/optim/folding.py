@@ -1,19 +1,20 @@
 """From contributions to the diagonal: what is pending, what is folded, what is dropped."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any, ClassVar
 
 from torch import Tensor
 
+from equilibrate.distributed import Word
+from equilibrate.optim.agreeing import Agreeing
 from equilibrate.optim.damping import mean_scale
-from equilibrate.optim.keeping import Keeping
 from equilibrate.optim.pending import Pending
 from equilibrate.optim.state import State, all_finite, allocate, fold, zeros_like
 from equilibrate.optim.warn import warn_user
 
 
-class Folding(Keeping):
+class Folding(Agreeing):
     """An optimizer that keeps a diagonal of the Hessian; `_kind` says which one."""
 
     _kind: ClassVar[ModuleType]
@@ -94,23 +95,24 @@ class Folding(Keeping):
             "overflows: lower the learning rate or look for a division by zero.",
         )
 
-    def _fold_pending(self) -> None:
+    def _fold_pending(self, words: Sequence[Word] = ()) -> None:
         """Fold what this step's losses have contributed; a dropped product leaves the probe due."""
         pending, self._pending = self._pending, Pending()
-        if pending and self._fold(pending.sums, pending.asked):
+        if pending and self._fold(self._mean_pending(pending), pending.asked):
             for group in self.param_groups:
                 trainable = [p for p in group["params"] if p.requires_grad]
                 if trainable and all(p in pending.asked for p in trainable):
                     group["steps_since_probe"] = 0
-        self._complete_warm_up()
+        self._complete_warm_up(words)
 
-    def _complete_warm_up(self) -> None:
+    def _complete_warm_up(self, words: Sequence[Word] = ()) -> None:
         """Make a warm-up on the first of several micro-batches stand for all of them.
 
         Their losses add up to n times the first, whether or not each was divided by n, and so do
-        their Hessians.
+        their Hessians. Ranks may differ in n: what counts is the mean.
         """
-        losses, warmed, self._losses, self._warmed = self._losses, self._warmed, 0, []
+        losses = sum(w.losses for w in words) / len(words) if words else self._losses
+        warmed, self._losses, self._warmed = self._warmed, 0, []
         for parameter in warmed if losses > 1 else []:
             if self._probes(parameter):
                 self.state[parameter]["diagonal"].mul_(losses)

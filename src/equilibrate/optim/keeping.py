@@ -88,6 +88,15 @@ class Keeping(Optimizer):
         self._losses, self._warmed, self._noted = 0, [], []
         self._warned: set[str] = set()
 
+    def _require_itself(self) -> None:
+        """Raise where a wrapper borrows the methods of this class but keeps its own attributes."""
+        if "_pending" not in self.__dict__:
+            raise RuntimeError(
+                f"{type(self).__name__} wraps the optimizer, and what it measures would be lost. "
+                "Call probe on the optimizer itself: in Lightning, "
+                "self.optimizers(use_pl_optimizer=False).probe(loss)."
+            )
+
     def _all(self) -> list[Tensor]:
         return [p for group in self.param_groups for p in group["params"]]
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from equilibrate.curvature import LossHessian
 from equilibrate.curvature.graph import holds_float16
+from equilibrate.distributed import is_sharded
 from equilibrate.optim.state import all_finite
 
 _SCALES = (2.0**15, 2.0**8, 1.0)
@@ -20,10 +21,15 @@ _SCALES = (2.0**15, 2.0**8, 1.0)
 _ALREADY_USED = (
     "This loss was already backpropagated. Call optimizer.probe(loss) before loss.backward()."
 )
+_SHARDED = (
+    "The parameters are sharded (fully_shard, tensor parallel), so the graph of this loss does not "
+    "lead to them and has no second derivative. Pass a closure instead, optimizer.step(closure), "
+    "which needs gradients alone."
+)
 _ELSEWHERE = (
     "The second derivative of this loss cannot be had. Pass a closure instead, "
     "optimizer.step(closure), which needs gradients alone; or, for attention, run the forward "
-    "pass inside torch.nn.attention.sdpa_kernel(SDPBackend.MATH)."
+    "pass inside equilibrate.math_attention(optimizer)."
 )
 
 
@@ -48,6 +54,8 @@ def check_loss(loss: Tensor) -> None:
 class LiveLoss:
     """The Hessian of one loss with respect to all trainable parameters of an optimizer."""
 
+    averaged = False  # over ranks: a loss is one rank's own
+
     def __init__(self, loss: Tensor, parameters: Sequence[Tensor]) -> None:
         """Build the gradient's graph, or say why there is none."""
         check_loss(loss)
@@ -55,6 +63,8 @@ class LiveLoss:
             raise ValueError(
                 "No parameter of this optimizer requires a gradient: nothing to probe."
             )
+        if any(map(is_sharded, parameters)):
+            raise RuntimeError(_SHARDED)
         self._loss = loss
         self._parameters = parameters
         self._scales = iter(_SCALES if holds_float16(loss) else (1.0,))

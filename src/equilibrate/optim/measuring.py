@@ -12,20 +12,26 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from equilibrate.curvature import draw_like
 from equilibrate.curvature.graph import reached
+from equilibrate.distributed import draw_part
 from equilibrate.optim.arguments import check_layouts, check_observed
 from equilibrate.optim.folding import Folding
 from equilibrate.optim.live_loss import LiveLoss, check_loss
+from equilibrate.optim.pending import Pending
 from equilibrate.optim.state import wide
 
 Group = dict[str, Any]
 
 
 class Hessian(Protocol):
-    """What a probe multiplies with; `present` tells which parameters the loss depends on."""
+    """What a probe multiplies with.
+
+    `present` tells which parameters the loss depends on, `averaged` whether H is already the mean
+    over the ranks.
+    """
 
     present: list[bool]
+    averaged: bool
 
     def __call__(self, vectors: Sequence[Tensor], wanted: Sequence[int]) -> list[Tensor]:
         """Return the rows of H v at the wanted positions."""
@@ -41,18 +47,19 @@ class Measuring(Folding):
 
         A parameter on which no loss depended so far does not count, until it has a gradient.
         """
-        waiting = any(not self.state.get(p, {}).get("absent") for p in self._unmeasured())
-        return waiting or any(map(self._scheduled, self.param_groups))
+        return bool(self._waiting()) or any(map(self._scheduled, self.param_groups))
 
     def probe(self, loss: Tensor) -> bool:
         """When due, measure the curvature of this live, unscaled loss; else return False at once.
 
         Call it before `loss.backward()`, for every micro-batch, with the very loss that is then
-        backpropagated. It leaves `.grad` and torch's random state alone.
+        backpropagated. It leaves `.grad` and torch's random state alone. Among several ranks every
+        rank calls it: in the first step they meet here.
         """
+        self._require_itself()
         self._losses += 1
         check_loss(loss)
-        fresh = reached(loss, self._unmeasured())
+        fresh = self._fresh(loss)
         started = len(self._unmeasured()) < len(self._trainable())
         if started and not fresh and not any(map(self._scheduled, self.param_groups)):
             self._note_gradients()
@@ -73,6 +80,7 @@ class Measuring(Folding):
         the number of probes folded; products that are not finite are left out. It takes the place
         of the warm-up, so give it twenty losses or more.
         """
+        self._require_itself()
         if self._pending:
             raise RuntimeError(
                 "calibrate between probe and step would mix two vectors; step first."
@@ -80,8 +88,12 @@ class Measuring(Folding):
         parameters, seen, folded = self._trainable(), 0, 0
         for loss in losses:
             seen += 1
+            self._agree("calibrate")
             contributions = self._contributions(LiveLoss(loss, parameters), parameters)
-            folded += self._fold(contributions, parameters)
+            found = Pending()
+            found.add(parameters, [contributions.get(p) for p in parameters])
+            folded += self._fold(self._mean_pending(found), parameters)
+        self._agree("the end of calibrate")
         if not seen:
             raise ValueError("calibrate was given no loss. Pass an iterable of live losses.")
         for group in self.param_groups if folded else []:
@@ -95,7 +107,13 @@ class Measuring(Folding):
         have zero mean and unit variance; several calls before one step (micro-batches) must use
         the same v.
         """
+        self._require_itself()
         check_observed(self._all(), vectors, products, self._pending)
+        if self._ranks() and not self.probe_due:
+            raise RuntimeError(
+                "Among several ranks products are averaged on the steps that are due, and this "
+                "one is not. Call observe only where optimizer.probe_due is true."
+            )
         given = {
             p: self._kind.contribution(v.detach(), product.detach()).clone()
             for p, v, product in zip(self._all(), vectors, products, strict=True)
@@ -105,6 +123,16 @@ class Measuring(Folding):
         self._pending.vectors = [None if v is None else v.detach() for v in vectors]
         self._pending.versions = [None if v is None else v._version for v in vectors]
         self._note_gradients()
+
+    def _fresh(self, loss: Tensor) -> list[Tensor]:
+        """Return what is measured for the first time; several ranks agree on it."""
+        unmeasured = self._unmeasured()
+        if self._ranks() is None:
+            return reached(loss, unmeasured)
+        if not self._waiting():
+            return []
+        self._agree("probe")
+        return self._on_any_rank(dict.fromkeys(reached(loss, unmeasured)))[0]
 
     def _scheduled(self, group: Group) -> bool:
         """Tell whether enough steps have passed since a group that trains was measured."""
@@ -122,7 +150,8 @@ class Measuring(Folding):
         if asked:
             contributions = self._contributions(hessian, asked)
             self._pending.add(asked, [contributions.get(p) for p in asked])
-        for parameter in self._unmeasured():
+            self._pending.averaged = hessian.averaged
+        for parameter in self._unmeasured() if self._ranks() is None else []:
             if parameter not in self._pending.asked and parameter not in known:
                 self._allocated(parameter)["absent"] = True
 
@@ -131,7 +160,8 @@ class Measuring(Folding):
         first = [g for g in self.param_groups if not any(map(self._probes, g["params"]))]
         for done in range(max(fresh.values(), default=0)):
             asked = [p for p, count in fresh.items() if count > done]
-            self._fold(self._contributions(hessian, asked), asked)
+            found = self._contributions(hessian, asked)
+            self._fold(found if hessian.averaged else self._mean(found, asked), asked)
         for group in first if fresh else []:
             group["steps_since_probe"] = 0
         self._warmed += fresh
@@ -153,7 +183,7 @@ class Measuring(Folding):
         """Draw this probe's vector over all trainable parameters; a frozen one keeps its number."""
         numbered = enumerate((p, g) for g in self.param_groups for p in g["params"])
         return [
-            draw_like(
+            draw_part(
                 g["distribution"], p, seed=g["seed"], probe=g["probe_index"], parameter=number
             )
             for number, (p, g) in numbered

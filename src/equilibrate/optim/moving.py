@@ -5,19 +5,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from equilibrate.distributed import only_one_process
+from equilibrate.distributed import Word, cut_like, local
 from equilibrate.optim.arguments import check_gradients
-from equilibrate.optim.closure import (
-    Closure,
-    ClosureHessian,
-    put_back,
-    random_state,
-    undone_on_error,
-)
+from equilibrate.optim.closure import Closure
 from equilibrate.optim.damping import damping_and_fill
-from equilibrate.optim.measuring import Group, Measuring
+from equilibrate.optim.evaluating import Evaluating
+from equilibrate.optim.measuring import Group
 from equilibrate.optim.pending import Pending
-from equilibrate.optim.state import allocate, zeros_like
+from equilibrate.optim.state import allocate, any_gradient, zeros_like
 from equilibrate.rules import foreach, reference
 
 _NO_CURVATURE = (
@@ -31,7 +26,7 @@ _NO_FINITE_CURVATURE = (
 )
 
 
-class CurvatureOptimizer(Measuring):
+class CurvatureOptimizer(Evaluating):
     """SGD whose gradient is divided by a diagonal of the Hessian plus damping."""
 
     # GradScaler then hands over grad_scale and found_inf instead of skipping the step on its own,
@@ -40,7 +35,7 @@ class CurvatureOptimizer(Measuring):
 
     def __init__(self, params: Any, defaults: dict[str, Any], process_group: Any = None) -> None:
         """Take the hyper-parameters; all that must survive lives in `param_groups` and `state`."""
-        self._process_group = only_one_process(process_group)
+        self._process_group = process_group
         self._forget_volatile()
         bookkeeping = {
             "probe_index": 0,  # vectors drawn so far, one count for the whole optimizer
@@ -51,11 +46,6 @@ class CurvatureOptimizer(Measuring):
             "kind": self._kind.__name__.rpartition(".")[2],
         }
         super().__init__(params, defaults | bookkeeping)
-
-    @property
-    def measuring(self) -> bool:
-        """Whether a closure is being run at a displaced point, for the sake of a probe."""
-        return self._measuring
 
     @torch.no_grad()
     def step(self, closure: Closure | None = None) -> float | None:  # type: ignore[override]
@@ -69,10 +59,13 @@ class CurvatureOptimizer(Measuring):
         loss = None if closure is None else self._evaluate(closure)
         moving = [p for p in self._all() if p.grad is not None]
         check_gradients(moving)
-        if self._skipped_by_scaler() or self._only_allocates(moving):
+        if self._only_allocates(moving):
+            return loss
+        words = self._agree_on_step()
+        if self._skipped_by_scaler(words):
             return loss
         tried = bool(self._pending)
-        self._fold_pending()
+        self._fold_pending(words)
         self._require_curvature(moving, tried)
         self._unscale(moving)
         for group in self.param_groups:
@@ -80,55 +73,23 @@ class CurvatureOptimizer(Measuring):
             group["steps_since_probe"] += 1
         return loss
 
-    def _evaluate(self, closure: Closure) -> float:
-        """Run the closure; when a probe is due and none arrives inside, measure by differences."""
-        with torch.enable_grad():
-            if not self.probe_due:
-                return closure()
-            parameters = self._trainable()
-            start = random_state(parameters)
-            earlier = [None if p.grad is None else p.grad.detach().clone() for p in parameters]
-            loss = closure()
-            fresh = [p for p in self._unmeasured() if self._depends_on(p)]
-            if not self._pending and (fresh or any(map(self._scheduled, self.param_groups))):
-                with undone_on_error(parameters, earlier, start):
-                    self._measure_by_differences(closure, fresh, start, earlier)
-        return loss
+    def _agree_on_step(self) -> list[Word]:
+        """On a step that measures, compare this rank with the others, if there are any."""
+        if self._ranks() is None or not (self.probe_due or self._warmed):
+            return []
+        return self._agree("step", skipped=self._overflowed())
 
-    def _depends_on(self, parameter: Tensor) -> bool:
-        """Tell whether what was backpropagated depends on a parameter; zeros may be left over."""
-        if parameter.grad is None:
-            return False
-        return not self.state.get(parameter, {}).get("absent") or bool(parameter.grad.any())
-
-    def _measure_by_differences(
-        self, closure: Closure, fresh: list[Tensor], start: Any, earlier: list[Tensor | None]
-    ) -> None:
-        """Measure around the present point, and leave no trace but the measurement."""
-        parameters = self._trainable()
-        hessian = ClosureHessian(
-            closure,
-            parameters,
-            start=start,
-            earlier=earlier,
-            relative=self.param_groups[0]["difference_step"],
-        )
-        self._measuring = True
-        try:
-            with put_back(parameters):
-                self._measure(hessian, fresh)
-        finally:
-            self._measuring = False
-        for group in self.param_groups:
-            group["difference_step"] = hessian.relative
-
-    def _skipped_by_scaler(self) -> bool:
-        """Skip the step, and forget what it measured, where GradScaler found an overflow."""
+    def _overflowed(self) -> bool:
+        """Tell whether GradScaler found an overflow in this rank's gradients."""
         found_inf = getattr(self, "found_inf", None)
-        if found_inf is None or not bool(found_inf):
+        return found_inf is not None and bool(found_inf)
+
+    def _skipped_by_scaler(self, words: list[Word]) -> bool:
+        """Skip the step, and forget what it measured, where GradScaler found an overflow."""
+        if not (any(word.skipped for word in words) if words else self._overflowed()):
             return False
         self._pending = Pending()
-        self._complete_warm_up()
+        self._complete_warm_up(words)
         return True
 
     def _unscale(self, moving: list[Tensor]) -> None:
@@ -138,7 +99,8 @@ class CurvatureOptimizer(Measuring):
             return
         for parameter in moving:
             assert parameter.grad is not None
-            parameter.grad.div_(factor.to(parameter.device))
+            gradient = local(parameter.grad)
+            gradient.div_(factor.to(gradient.device))
 
     def _only_allocates(self, moving: list[Tensor]) -> bool:
         """Allocate state for torch.distributed.checkpoint, which asks by a step that moves nothing.
@@ -149,7 +111,7 @@ class CurvatureOptimizer(Measuring):
             return False
         if any(float(group["lr"]) for group in self.param_groups):
             return False
-        if any(bool(p.grad.any()) for p in moving if p.grad is not None):
+        if any(map(any_gradient, moving)):
             return False
         for group in self.param_groups:
             for parameter in group["params"]:
@@ -171,6 +133,9 @@ class CurvatureOptimizer(Measuring):
     def _movable(self, group: Group) -> list[Tensor]:
         """Return the parameters with a gradient and a diagonal; the others wait for their probe."""
         with_gradient = [p for p in group["params"] if p.grad is not None]
+        if self._ranks() is not None:
+            self._note_absent(group)
+            return [p for p in with_gradient if self._probes(p)]
         for parameter in with_gradient:
             if parameter in self.state and self._probes(parameter) == 0:
                 self.state[parameter]["absent"] = not self._depends_on(parameter)
@@ -182,6 +147,12 @@ class CurvatureOptimizer(Measuring):
             )
         return movable
 
+    def _note_absent(self, group: Group) -> None:
+        """Note by the averaged gradients, equal on all ranks, which parameters wait for a probe."""
+        for parameter in group["params"]:
+            if parameter.requires_grad and self._probes(parameter) == 0:
+                self._allocated(parameter)["absent"] = not any_gradient(parameter)
+
     def _move(self, group: Group) -> None:
         """Hand one group to the update rule."""
         parameters = self._movable(group)
@@ -192,9 +163,9 @@ class CurvatureOptimizer(Measuring):
         rule = reference.step if group["foreach"] is False else foreach.step
         damping, fill = self._damping(group, parameters)
         rule(
-            parameters,
-            [p.grad for p in parameters if p.grad is not None],
-            [self._kind.magnitude(state["diagonal"]) for state in states],
+            [local(p) for p in parameters],
+            [local(cut_like(p.grad, p)) for p in parameters],
+            [self._kind.magnitude(local(state["diagonal"])) for state in states],
             self._buffers(group, parameters),
             lr=float(group["lr"]),
             damping=damping,
@@ -212,7 +183,7 @@ class CurvatureOptimizer(Measuring):
         for parameter in parameters:
             if "momentum_buffer" not in self.state[parameter]:
                 self.state[parameter]["momentum_buffer"] = zeros_like(parameter)
-        return [self.state[p]["momentum_buffer"] for p in parameters]
+        return [local(self.state[p]["momentum_buffer"]) for p in parameters]
 
     def _damping(self, group: Group, parameters: list[Tensor]) -> tuple[list[float], list[float]]:
         """Return damping and fill of each tensor; warn once where there is nothing to divide by."""

@@ -19,6 +19,7 @@ class Pending:
         self.asked: dict[Tensor, None] = {}  # an ordered set: all that were measured, absent or not
         self.vectors: list[Tensor | None] | None = None  # of `observe`, one set for the whole step
         self.versions: list[int | None] = []  # of the vectors: a user may draw into them anew
+        self.averaged = False  # over ranks already, as differences of averaged gradients are
 
     def __bool__(self) -> bool:
         """Tell whether anything waits to be folded."""

@@ -15,7 +15,7 @@ One tensor of the parameter's size, the diagonal, in float32 at least; the rest 
 | momentum_buffer | only with momentum |
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from equilibrate.diagonals.averaging import next_weight
+from equilibrate.distributed import cut_like, local, over_shards
 
 State = dict[str, Any]
 
@@ -70,24 +71,44 @@ def fold(
         state = states[parameter]
         step = int(state["step"])
         state["weight"] = next_weight(state["weight"], step - state["probed_at"], decays[parameter])
-        kind.fold_(state["diagonal"], contribution, state["weight"])
+        diagonal = state["diagonal"]
+        kind.fold_(local(diagonal), local(cut_like(contribution, diagonal)), state["weight"])
         state.update(probes=state["probes"] + 1, probed_at=step, absent=False)
     _summarise(kind, [states[p] for p in contributions])
 
 
 def _summarise(kind: ModuleType, states: list[State]) -> None:
     """Renew `scale` and `unseen`; the elements are counted only where one is zero."""
-    magnitudes = [kind.magnitude(state["diagonal"]) for state in states]
-    for state, magnitude in zip(states, magnitudes, strict=True):
-        full = magnitude.numel() == 0 or bool(magnitude.amin() > 0)
-        seen = magnitude.numel() if full else int(magnitude.count_nonzero())
-        state["scale"] = float(magnitude.sum()) / seen if seen else 0.0
-        state["unseen"] = magnitude.numel() - seen
+    diagonals = [state["diagonal"] for state in states]
+    parts = [kind.magnitude(local(diagonal)) for diagonal in diagonals]
+    totals, counts = over_shards(diagonals, [float(p.sum()) for p in parts], _seen(parts))
+    for state, diagonal, total, seen in zip(states, diagonals, totals, counts, strict=True):
+        state["scale"] = total / seen if seen else 0.0
+        state["unseen"] = diagonal.numel() - int(seen)
 
 
-def all_finite(tensors: list[Tensor]) -> bool:
+def _seen(magnitudes: list[Tensor]) -> list[float]:
+    """Count the elements that are not zero, one by one only where there is a zero."""
+    full = [m.numel() == 0 or bool(m.amin() > 0) for m in magnitudes]
+    return [
+        m.numel() if whole else int(m.count_nonzero())
+        for m, whole in zip(magnitudes, full, strict=True)
+    ]
+
+
+def all_finite(tensors: Sequence[Tensor]) -> bool:
     """Tell whether every element is finite: a sum shows it at once, unless it overflows itself."""
-    return all(bool(t.sum().isfinite()) or bool(t.isfinite().all()) for t in tensors)
+    parts = [local(t) for t in tensors]
+    fine = [bool(t.sum().isfinite()) or bool(t.isfinite().all()) for t in parts]
+    return not any(over_shards(tensors, [not each for each in fine])[0])
+
+
+def any_gradient(parameter: Tensor) -> bool:
+    """Tell whether a parameter has a gradient that is not zero, in any of its shards."""
+    if parameter.grad is None:
+        return False
+    gradient = cut_like(parameter.grad, parameter)
+    return bool(over_shards([gradient], [float(local(gradient).any())])[0][0])
 
 
 def restore(

@@ -63,3 +63,12 @@ ARMS: dict[str, Method] = {
         Method("esgd", ESGD, {"lr": _FAST}, label="ESGD as shipped"),
     )
 }
+
+PUBLISHED: dict[str, dict[str, float]] = {
+    "sgd": {"lr": 0.06},
+    "rmsprop": {"lr": 6.7e-4, "alpha": 0.95, "eps": 1e-6},
+    "jacobi": {"lr": 6e-4, "damping": 1e-4},
+    "esgd-warm": {"lr": 0.033, "damping": 1e-4},
+    "esgd": {"lr": 0.03},
+}
+"""One setting an arm for quick runs: inside the paper's ranges, which publish no winner."""

@@ -11,7 +11,8 @@ from types import FrameType
 
 from equilibrate.paper.drawing import MissingExtra
 from equilibrate.paper.figures import FIGURES
-from equilibrate.paper.run import run
+from equilibrate.paper.run import Means, run
+from equilibrate.study.files import StudyError
 from equilibrate.study.progress import clock
 
 DESCRIPTION = """\
@@ -45,6 +46,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out", type=Path, default=Path("out"), metavar="DIR",
         help="folder of the report, the figures and the records (default: out)",
     )  # fmt: skip
+    parser.add_argument(
+        "--device", choices=("cpu", "cuda"), default="cpu",
+        help="where the studies of Figures 3 and 4 train (the full ones need cuda)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--data", type=Path, metavar="DIR",
+        help="folder of the MNIST files (default: $EQUILIBRATE_DATA, else a cache)",
+    )  # fmt: skip
 
 
 def execute(arguments: argparse.Namespace, command: str) -> int:
@@ -56,8 +65,11 @@ def execute(arguments: argparse.Namespace, command: str) -> int:
     started = time.perf_counter()
     earlier = signal.signal(signal.SIGTERM, _terminate)
     try:
-        path = run(arguments.figures, arguments.out, quick=arguments.quick, command=command)
-    except MissingExtra as error:
+        means = Means(arguments.device, arguments.data)
+        path = run(
+            arguments.figures, arguments.out, quick=arguments.quick, command=command, means=means
+        )
+    except (MissingExtra, StudyError) as error:
         print(f"\n{error}", file=sys.stderr)
         return 1
     except OSError as error:

@@ -1,6 +1,6 @@
 """What a figure of the paper is: settings, compute, draw, describe, claims."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -55,3 +55,8 @@ class Figure:
     draw: Callable[[Any, Records], "Picture"]
     describe: Callable[[Any, Records], Description]
     claims: Callable[[Any, Records], list[Judgement]] = lambda settings, records: []
+    needs_gpu: bool = False  # in full; quick figures need none
+    # Claims that rest on other figures as well, given the records of all figures by name.
+    joint: Callable[[Any, Records, Mapping[str, Records]], list[Judgement]] = (
+        lambda settings, records, others: []
+    )

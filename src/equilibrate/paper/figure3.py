@@ -1,18 +1,23 @@
 """Figure 3: learning curves of deep auto-encoders on MNIST and on CURVES-like images.
 
 Every arm (`arms.py`) is the best of a random search with equally many trials over equally many
-decades, at seed 0; the winners then train with three seeds, on MNIST for 750,000 updates, which was
-Sutskever's budget. The error is the squared error over the whole training set.
+decades, at seed 0; the winners then train with two more seeds, and on MNIST go on to 750,000
+updates, which was Sutskever's budget. The error is the squared error over the whole training set.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from equilibrate.paper.arms import ARMS
-from equilibrate.paper.figure import Records
+from equilibrate.paper import figure3_claims, figure3_drawing
+from equilibrate.paper.arms import ARMS, PUBLISHED
+from equilibrate.paper.figure import Description, Figure, Judgement, Records
+from equilibrate.paper.figure3_timing import timing
 from equilibrate.paper.records import Data, Store
-from equilibrate.paper.studies import train
+from equilibrate.paper.studies import study_folder, train
+from equilibrate.study.mnist import mnist_at_hand
 from equilibrate.study.outcome import winner
 from equilibrate.study.problem import Problem
 from equilibrate.study.problems import BUILT_IN
@@ -20,16 +25,21 @@ from equilibrate.study.progress import Progress
 from equilibrate.study.trial import Trial
 
 if TYPE_CHECKING:
-    pass
+    from matplotlib.figure import Figure as Picture
 
 
 @dataclass(frozen=True)
 class Task:
-    """One panel: a problem, the epochs of its search and of its winners."""
+    """One panel: a problem, the epochs of its search, and to how many its winners go on.
+
+    An optional task is left out where its data files are not at hand.
+    """
 
     problem: str
     epochs: int
-    winner_epochs: int
+    long_epochs: int
+    arms: tuple[str, ...] = tuple(ARMS)
+    optional: bool = False
 
 
 @dataclass(frozen=True)
@@ -37,21 +47,25 @@ class Settings:
     """All that the records of the figure depend on."""
 
     tasks: tuple[Task, ...] = (Task("mnist", 1000, 2500), Task("curves-like", 1000, 1000))
-    arms: tuple[str, ...] = tuple(ARMS)
     trials: int = 8
     seeds: int = 3
     precision: str = "tf32"
+    timed_together: int = 16
+    evaluate_every: float | None = None  # epochs; None means about a hundred points
     quick: bool = False
     seed: int = 0
 
 
-# One trial an arm at the settings that the full search found good.
 QUICK = Settings(
-    tasks=(Task("curves-like", 40, 40),),
-    arms=("sgd", "rmsprop", "jacobi", "esgd-warm", "esgd"),
+    tasks=(
+        Task("curves-like", 16, 16, ("sgd", "rmsprop", "jacobi", "esgd-warm", "esgd")),
+        Task("mnist", 1, 1, ("sgd", "rmsprop", "esgd"), optional=True),
+    ),
     trials=1,
     seeds=1,
     precision="float32",
+    timed_together=1,
+    evaluate_every=2,
     quick=True,
 )
 
@@ -63,45 +77,100 @@ def settings(quick: bool) -> Settings:
 
 def units(chosen: Settings) -> float:
     """Return the work: trials times epochs."""
-    arms = len(chosen.arms)
+    each = chosen.trials + chosen.seeds - 1
     return float(
-        sum(
-            arms * (chosen.trials * task.epochs + _repeats(chosen, task) * task.winner_epochs)
-            for task in chosen.tasks
-        )
+        sum(len(task.arms) * (each * task.epochs + _beyond(task)) for task in chosen.tasks)
     )
 
 
-def _repeats(chosen: Settings, task: Task) -> int:
-    """Return how often a winner trains anew: its search is one of the seeds if it is as long."""
-    return chosen.seeds - (task.winner_epochs == task.epochs)
+def _beyond(task: Task) -> int:
+    """Return the epochs of a long run, which starts anew; none where the search is as long."""
+    return task.long_epochs if task.long_epochs > task.epochs else 0
 
 
-def compute(chosen: Settings, store: Store, progress: Progress) -> Records:
-    """Train every task's search and winners, or read their records."""
-    return [record for task in chosen.tasks for record in _task(chosen, task, store, progress)]
+def compute(
+    chosen: Settings,
+    store: Store,
+    progress: Progress,
+    problems: Mapping[str, Callable[[Path | None], Problem]] = BUILT_IN,
+) -> Records:
+    """Train every task's search and winners, time the arms, or read the records of all that."""
+    records: list[Data] = []
+    for task in chosen.tasks:
+        if task.optional and not _at_hand(task, store):
+            progress.advance(len(task.arms) * task.epochs, computed=False)
+            continue
+        problem = problems[task.problem](store.data)
+        records += _task(chosen, task, problem, store, progress)
+        timed = timing(
+            store, problem, task.problem, task.arms, chosen.precision, chosen.timed_together
+        )
+        records.append({**timed, "timing": task.problem})
+    return records
 
 
-def _task(chosen: Settings, task: Task, store: Store, progress: Progress) -> list[Data]:
-    name = f"figure3-{task.problem}{'-quick' if chosen.quick else ''}"
-    problem = BUILT_IN[task.problem](store.data)
+def _at_hand(task: Task, store: Store) -> bool:
+    """Tell whether an optional task can be computed here, or was."""
+    if store.frozen:
+        return (study_folder(store, _study(task, quick=True)) / "records.jsonl").exists()
+    return mnist_at_hand(store.data)
+
+
+def _study(task: Task, *, quick: bool) -> str:
+    return f"figure3-{task.problem}{'-quick' if quick else ''}"
+
+
+def _split(records: Records) -> tuple[list[Data], dict[str, dict[str, float]]]:
+    """Tell the trained trials from the times of an update, by task and arm."""
+    trained = [record for record in records if "timing" not in record]
+    timed = {r["timing"]: r["data"]["seconds_per_update"] for r in records if "timing" in r}
+    return trained, timed
+
+
+def draw(chosen: Settings, records: Records) -> "Picture":
+    """Draw the figure."""
+    return figure3_drawing.draw(*_split(records))
+
+
+def describe(chosen: Settings, records: Records) -> Description:
+    """Return caption and tables."""
+    return figure3_drawing.describe(*_split(records))
+
+
+def claims(chosen: Settings, records: Records) -> list[Judgement]:
+    """Judge the claims that rest on learning curves."""
+    return figure3_claims.claims(_split(records)[0])
+
+
+def _task(
+    chosen: Settings, task: Task, problem: Problem, store: Store, progress: Progress
+) -> list[Data]:
+    name = _study(task, quick=chosen.quick)
     trial = partial(_trial, problem, "" if store.frozen else problem.fingerprint, chosen.precision)
     searched = [
-        trial(arm, drawn, 0, task.epochs)
-        for arm in chosen.arms
-        for drawn in ARMS[arm].settings(chosen.trials, seed=chosen.seed)
+        trial(arm, drawn, 0, task.epochs) for arm in task.arms for drawn in _drawn(chosen, arm)
     ]
-    records = train(store, name, problem, ARMS, searched, progress)
-    first = int(task.winner_epochs == task.epochs)
+    records = train(store, name, problem, ARMS, searched, progress, every=chosen.evaluate_every)
+    best = {arm: winner(r for r in records if r["method"] == arm) for arm in task.arms}
+    won = {arm: found["settings"] for arm, found in best.items() if found is not None}
     repeated = [
-        trial(arm, best["settings"], seed, task.winner_epochs)
-        for arm in chosen.arms
-        if (best := winner(r for r in records if r["method"] == arm)) is not None
-        for seed in range(first, chosen.seeds)
+        trial(arm, drawn, seed, task.epochs)
+        for arm, drawn in won.items()
+        for seed in range(1, chosen.seeds)
     ]
-    if repeated:
-        records += train(store, name, problem, ARMS, repeated, progress)
+    longer = [trial(arm, drawn, 0, _beyond(task)) for arm, drawn in won.items() if _beyond(task)]
+    for trials in (repeated, longer):
+        if trials:
+            every = chosen.evaluate_every
+            records += train(store, name, problem, ARMS, trials, progress, every=every)
     return [{**record, "task": task.problem} for record in records]
+
+
+def _drawn(chosen: Settings, arm: str) -> list[dict[str, Any]]:
+    """Return the settings an arm is searched over; in a quick run, those published."""
+    if chosen.quick:
+        return [{**ARMS[arm].fixed, **PUBLISHED[arm]}]
+    return ARMS[arm].settings(chosen.trials, seed=chosen.seed)
 
 
 def _trial(
@@ -115,3 +184,16 @@ def _trial(
 ) -> Trial:
     size = problem.batch_size
     return Trial(problem.name, fingerprint, arm, drawn, seed, size, epochs, precision)
+
+
+FIGURE = Figure(
+    name="figure3",
+    title="Figure 3: learning curves of deep auto-encoders",
+    settings=settings,
+    units=units,
+    compute=compute,
+    draw=draw,
+    describe=describe,
+    claims=claims,
+    needs_gpu=True,
+)

@@ -1,0 +1,192 @@
+"""What Figure 3 says about the paper's sentences: S6 to S11, S24 and S25.
+
+'ESGD' is judged twice where it matters: Algorithm 1, whose average never forgets (to the letter, or
+with a warm-up), and ESGD as shipped, whose average forgets, as the authors' own code does.
+"""
+
+import math
+from collections.abc import Callable
+
+from equilibrate.paper.arms import ARMS
+from equilibrate.paper.figure import Judgement, Records, Verdict
+from equilibrate.paper.figure3_arms import Arm, arms_of
+from equilibrate.study.outcome import Spread, at_edge
+
+Arms = dict[str, Arm]
+
+ALGORITHM_1 = ("esgd-warm", "esgd-literal")
+ESGD = ("esgd", *ALGORITHM_1)
+RIVALS = ("rmsprop", "jacobi", "jacobi-clean")
+SUTSKEVER_SGD = 2.1  # training error of SGD without momentum, Sutskever et al. 2013
+PAPER_ESGD = 0.86
+CLEARLY = 1.25  # an error ratio that counts as clearly better
+THREE_TIMES = (2.0, 4.5)  # what 'approximately three times faster' may mean
+
+
+def claims(records: Records) -> list[Judgement]:
+    """Judge what the recorded tasks allow; the rest stays 'not yet run'."""
+    mnist, curves = arms_of(records, "mnist"), arms_of(records, "curves-like")
+    judged: list[Judgement] = []
+    if _complete(mnist):
+        judged += [f(mnist) for f in (_outperforms, _after_250, _reaches, _improve, _three_times)]
+    if _complete(mnist) and _complete(curves):
+        judged += [_curves(mnist, curves), _abstract(mnist, curves)]
+    if mnist or curves:
+        judged.append(_ranges({"MNIST": mnist, "CURVES-like": curves}))
+    return judged
+
+
+def _complete(arms: Arms) -> bool:
+    return {"sgd", "rmsprop", "jacobi", "esgd"} <= arms.keys()
+
+
+def best_of(arms: Arms, names: tuple[str, ...], epoch: float | None = None) -> tuple[Arm, Spread]:
+    """Return the arm whose median seed is lowest at an epoch, of those named."""
+    present = [arms[name] for name in names if name in arms]
+    best = min(present, key=lambda arm: arm.error(epoch).median)
+    return best, best.error(epoch)
+
+
+def told(spread: Spread) -> str:
+    """Return a median with its extremes over seeds, as text."""
+    if spread.seeds == 1:
+        return f"{spread.median:.3g}"
+    return f"{spread.median:.3g} [{spread.low:.3g}, {spread.high:.3g}]"
+
+
+def _ahead(one: Spread, other: Spread) -> bool:
+    """Tell whether every seed of one ended below every seed of the other."""
+    return one.high < other.low
+
+
+def _evidence(arms: Arms) -> str:
+    trials = max(len(arm.searched) for arm in arms.values())
+    seeds = max(len(arm.seeds) for arm in arms.values())
+    epochs = max(arm.best["epochs"] for arm in arms.values())
+    longest = max(arm.longest["epochs"] for arm in arms.values())
+    return (
+        f"figure3: best of {trials} trial(s) an arm at {epochs} epochs, {seeds} seed(s), median "
+        f"[least, greatest]; one seed to {longest} epochs"
+    )
+
+
+def _all(arms: Arms, epoch: float | None = None) -> str:
+    return "; ".join(f"{arm.label} {told(arm.error(epoch))}" for arm in arms.values())
+
+
+def _numbers(arms: Arms) -> dict[str, float | None]:
+    found = {name: arm.error().median for name, arm in arms.items()}
+    found |= {f"{name}, longest": arm.last for name, arm in arms.items()}
+    return {name: value if math.isfinite(value) else None for name, value in found.items()}
+
+
+def _verdict(as_shipped: bool, algorithm_1: bool) -> Verdict:
+    """Judge a sentence about ESGD: it holds for Algorithm 1, for what is shipped, or for none."""
+    if algorithm_1:
+        return "holds"
+    return "holds with a correction" if as_shipped else "does not hold"
+
+
+def _for_both(arms: Arms, test: Callable[[Spread], bool]) -> Verdict:
+    algorithm_1 = best_of(arms, ALGORITHM_1)[1] if set(ALGORITHM_1) & arms.keys() else None
+    return _verdict(test(arms["esgd"].error()), algorithm_1 is not None and test(algorithm_1))
+
+
+def _outperforms(arms: Arms) -> Judgement:
+    rivals = [arms[name].error() for name in RIVALS if name in arms]
+
+    def better(error: Spread) -> bool:
+        return all(_ahead(error, rival) for rival in rivals)
+
+    return Judgement("S6", _for_both(arms, better), _all(arms), _evidence(arms), _numbers(arms))
+
+
+def _after_250(arms: Arms) -> Judgement:
+    """Judge by the ratio of the best rival's error to ESGD's, before and after 250 epochs."""
+    ratios = {}
+    for epoch in (50, 100, 250, 500, 1000):
+        rival, ours = best_of(arms, RIVALS, epoch)[1], best_of(arms, ESGD, epoch)[1]
+        ratios[epoch] = rival.median / ours.median
+    grows = ratios[1000] > ratios[250] and ratios[500] > ratios[100]
+    verdict: Verdict = "holds" if grows and ratios[1000] > 1 else "does not hold"
+    ours_said = "best rival / best ESGD: " + ", ".join(
+        f"{ratio:.2f} at {epoch}" for epoch, ratio in ratios.items()
+    )
+    return Judgement(
+        "S7", verdict, ours_said, _evidence(arms), {str(k): v for k, v in ratios.items()}
+    )
+
+
+def _reaches(arms: Arms) -> Judgement:
+    best = min((arms[name] for name in ESGD if name in arms), key=lambda arm: arm.last)
+    verdict: Verdict = "holds" if best.last <= PAPER_ESGD else "does not hold"
+    said = f"{best.last:.3g} ({best.label}) after {best.longest['epochs']} epochs; " + "; ".join(
+        f"{arms[name].label} {arms[name].last:.3g}" for name in ESGD if name in arms
+    )
+    return Judgement("S8", verdict, said, _evidence(arms), {"error": best.last})
+
+
+def _improve(arms: Arms) -> Judgement:
+    adaptive = {name: arm for name, arm in arms.items() if name != "sgd"}
+    worse = [arm.label for arm in adaptive.values() if arm.last >= SUTSKEVER_SGD]
+    verdict: Verdict = "does not hold" if worse else "holds"
+    said = f"at or above {SUTSKEVER_SGD}: {', '.join(worse)}; " if worse else ""
+    said += "; ".join(f"{arm.label} {arm.last:.3g}" for arm in adaptive.values())
+    return Judgement("S9", verdict, said, _evidence(arms), _numbers(adaptive))
+
+
+def _three_times(arms: Arms) -> Judgement:
+    target = arms["sgd"].last
+    sgd = arms["sgd"].epochs_to(target)
+    ratios = {name: sgd / arms[name].epochs_to(target) for name in ESGD if name in arms}
+    best = max(ratios.values())
+    verdict: Verdict = "holds" if THREE_TIMES[0] <= best <= THREE_TIMES[1] else "does not hold"
+    if best > THREE_TIMES[1]:
+        verdict = "holds with a correction"
+    said = f"SGD's final {target:.3g} is reached sooner by a factor of " + ", ".join(
+        f"{ratio:.1f} ({ARMS[name].label})" for name, ratio in ratios.items()
+    )
+    return Judgement("S10", verdict, said, _evidence(arms), ratios)
+
+
+def _curves(mnist: Arms, curves: Arms) -> Judgement:
+    """Judge S11 on CURVES-like images: ESGD first, and by less than on MNIST."""
+
+    def lead(arms: Arms) -> float:
+        return best_of(arms, RIVALS)[1].median / best_of(arms, ESGD)[1].median
+
+    here, there = lead(curves), lead(mnist)
+    verdict: Verdict = "does not hold"
+    if here > 1:
+        verdict = "holds" if here < there else "holds with a correction"
+    said = f"CURVES-like, not CURVES: best rival / best ESGD {here:.2f} (MNIST {there:.2f}); "
+    numbers = {"CURVES-like": here, "MNIST": there}
+    return Judgement("S11", verdict, said + _all(curves), _evidence(curves), numbers)
+
+
+def _abstract(mnist: Arms, curves: Arms) -> Judgement:
+    said, fine = [], True
+    for name, arms in (("MNIST", mnist), ("CURVES-like", curves)):
+        ours = best_of(arms, ESGD)[1].median
+        over_rmsprop, over_sgd = (
+            arms["rmsprop"].error().median / ours,
+            arms["sgd"].error().median / ours,
+        )
+        fine &= over_rmsprop >= 1 and over_sgd >= CLEARLY
+        said.append(f"{name}: RMSProp / ESGD {over_rmsprop:.2f}, SGD / ESGD {over_sgd:.2f}")
+    verdict: Verdict = "holds" if fine else "does not hold"
+    return Judgement("S24", verdict, "; ".join(said), _evidence(mnist | curves))
+
+
+def _ranges(tasks: dict[str, Arms]) -> Judgement:
+    """Judge whether every winner's learning rate lies inside its decade, not at an end of it."""
+    ends = [
+        f"{task}, {arm.label}: {edge}"
+        for task, arms in tasks.items()
+        for arm in arms.values()
+        for edge in at_edge(arm.best["settings"], {"lr": ARMS[arm.name].space["lr"]})
+    ]
+    verdict: Verdict = "does not hold" if ends else "holds"
+    said = "; ".join(ends) or "every winner lies inside its decade"
+    arms = {f"{task} {name}": arm for task, found in tasks.items() for name, arm in found.items()}
+    return Judgement("S25", verdict, said, _evidence(arms))

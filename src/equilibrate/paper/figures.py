@@ -1,8 +1,16 @@
 """The list of figures, in the order of the report."""
 
-from equilibrate.paper import demonstration, figure1, figure2
+from equilibrate.paper import demonstration, figure1, figure2, figure3, figure4, robustness
 from equilibrate.paper.figure import Figure
 
 FIGURES: dict[str, Figure] = {
-    figure.name: figure for figure in (demonstration.FIGURE, figure1.FIGURE, figure2.FIGURE)
+    figure.name: figure
+    for figure in (
+        demonstration.FIGURE,
+        figure1.FIGURE,
+        figure2.FIGURE,
+        figure3.FIGURE,
+        figure4.FIGURE,
+        robustness.FIGURE,
+    )
 }

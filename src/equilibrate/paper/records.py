@@ -94,7 +94,8 @@ class Store:
             raise NotRecorded(f"{figure}: no sound record for {canonical(settings)}")
         started = time.perf_counter()
         data = compute()
-        made = provenance(settings.get("seed"), time.perf_counter() - started)
+        spent = time.perf_counter() - started
+        made = provenance(settings.get("seed"), spent, device=self.device)
         record = {"figure": figure, "settings": dict(settings), "data": data, "provenance": made}
         write(self.path(figure, settings), record)
         return json.loads(canonical(record)), True

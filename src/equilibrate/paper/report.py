@@ -33,7 +33,9 @@ def write(results: Sequence[Result], out: Path, *, quick: bool, command: str) ->
     """Draw every figure, judge every claim, write the report; return its path."""
     out.mkdir(parents=True, exist_ok=True)
     suffix = "-quick" if quick else ""
+    records = {result.figure.name: result.records for result in results}
     judged = [j for r in results for j in r.figure.claims(r.settings, r.records)]
+    judged += [j for r in results for j in r.figure.joint(r.settings, r.records, records)]
     rows = claims.table(judged)
     claims.write(rows, out / f"claims{suffix}.json", quick=quick)
     body = [*_head(quick), *(_section(r, out, suffix, quick) for r in results)]
@@ -85,11 +87,13 @@ def _below(described: Description) -> list[str]:
 def _settings(result: Result) -> str:
     spent = sum(record["provenance"]["seconds"] for record in result.records)
     threads = sorted({record["provenance"]["threads"] for record in result.records})
+    devices = sorted({str(record["provenance"]["device"]) for record in result.records})
+    first = getattr(result.settings, "seed", 0)
     fields = asdict(result.settings).items()
     told = "\n".join(f"{name} = {json.dumps(v, ensure_ascii=False)}" for name, v in fields)
     summary = (
-        f"Settings (seed {result.settings.seed}); {len(result.records)} records, computed in "
-        f"{clock(spent)} min on the CPU with {'/'.join(map(str, threads))} thread(s)"
+        f"Settings (seeds from {first}); {len(result.records)} records, computed in "
+        f"{clock(spent)} min on {', '.join(devices)} with {'/'.join(map(str, threads))} thread(s)"
     )
     head = f"<details open><summary>{html.text(summary)}</summary>"
     return f"{head}<pre>{html.text(told)}</pre></details>"

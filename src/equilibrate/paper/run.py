@@ -1,8 +1,13 @@
 """Compute what is asked for, gather what is recorded, write the report."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+
+import torch
 
 from equilibrate.paper import report
 from equilibrate.paper.drawing import require_drawing
@@ -12,30 +17,70 @@ from equilibrate.paper.records import NotRecorded, Store
 from equilibrate.study.progress import Progress
 
 
-def run(names: Sequence[str], out: Path, *, quick: bool, command: str) -> Path:
+@dataclass(frozen=True)
+class Means:
+    """By what studies are computed: no part of what they are."""
+
+    device: str = "cpu"
+    data: Path | None = None
+
+
+CPU = Means()
+
+
+def run(names: Sequence[str], out: Path, *, quick: bool, command: str, means: Means = CPU) -> Path:
     """Compute the named figures, all where none is named; return the report's path.
 
     Figures that were not asked for join the report where their records are complete.
     """
     require_drawing()  # before hours of computing, not after
-    wanted = names or list(FIGURES)
+    wanted = names or _possible(quick, means)
     results = []
     for name, figure in FIGURES.items():
-        result = _compute(figure, out, quick) if name in wanted else _recorded(figure, out, quick)
+        compute = partial(_compute, means=means) if name in wanted else _recorded
+        result = compute(figure, out, quick)
         if result is not None:
             results.append(result)
     return report.write(results, out, quick=quick, command=command)
 
 
-def _compute(figure: Figure, out: Path, quick: bool) -> report.Result:
+def _possible(quick: bool, means: Means) -> list[str]:
+    """Return the figures that this device can compute; say which are left out."""
+    needing = [name for name, figure in FIGURES.items() if figure.needs_gpu]
+    if quick or means.device == "cuda" or not needing:
+        return list(FIGURES)
+    print(
+        f"{', '.join(needing)}: in full only with --device cuda, quick with --quick; shown here "
+        f"where records are complete",
+        file=sys.stderr,
+    )
+    return [name for name in FIGURES if name not in needing]
+
+
+def _compute(figure: Figure, out: Path, quick: bool, *, means: Means) -> report.Result:
     settings = figure.settings(quick)
     label = f"{figure.name}{' (quick)' if quick else ''}"
     progress = Progress(label, figure.units(settings))
-    store = Store(out / "records")
-    records = figure.compute(settings, store, progress)
+    store = Store(out / "records", device=means.device, data=means.data)
+    with _threads(None if figure.needs_gpu else 1):
+        records = figure.compute(settings, store, progress)
     if store.damaged:
         print(f"rebuilt: {', '.join(store.damaged)}", file=sys.stderr)
     return report.Result(figure, settings, records)
+
+
+@contextmanager
+def _threads(number: int | None) -> Iterator[None]:
+    """Compute with so many threads; None leaves what torch has, for networks that gain from it.
+
+    Small matrices gain little from a second thread, and lose much where it is not free.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(number or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _recorded(figure: Figure, out: Path, quick: bool) -> report.Result | None:

@@ -11,6 +11,7 @@ import torch
 
 from equilibrate.paper.records import Data, NotRecorded, Store
 from equilibrate.study.course import Moment, Trainer
+from equilibrate.study.files import StudyError
 from equilibrate.study.journal import read_records
 from equilibrate.study.methods import Method
 from equilibrate.study.naming import canonical
@@ -53,10 +54,17 @@ def train(
     methods: Mapping[str, Method],
     trials: Sequence[Trial],
     progress: Progress,
+    *,
+    every: float | None = None,
 ) -> list[Data]:
-    """Return the records of trials of one length, training those that are missing."""
+    """Return the records of trials of one length, training those that are missing.
+
+    They are evaluated after every so many epochs, about a hundred times where None is given.
+    """
     if store.frozen:
         return recorded(store, name, trials)
+    if store.device == "cpu" and trials[0].precision == "tf32":
+        raise StudyError(f"{name} in full needs a GPU: add --device cuda, or --quick for a CPU")
     device = torch.device(store.device)
     done = 0.0
 
@@ -78,6 +86,7 @@ def train(
         study_folder(store, name),
         make_trainer=make_trainer,
         together=together,
+        evaluate_every=every,
         report=report,
         device=device,
         mixed=True,

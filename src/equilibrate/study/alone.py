@@ -69,11 +69,23 @@ class Alone:
         if self._failed or not bool(loss.isfinite()):
             self._failed = True  # a run that left the numbers never comes back
             return
-        if isinstance(self.optimizer, CurvatureOptimizer):
+        if hasattr(self.optimizer, "probe"):  # ours, and any other that wants the live loss
             self.optimizer.probe(loss)
         self.optimizer.zero_grad()
         torch.autograd.backward(loss)
-        self.optimizer.step()
+        try:
+            self.optimizer.step()
+        except RuntimeError:
+            if not self._without_curvature():
+                raise
+            self._failed = True
+
+    def _without_curvature(self) -> bool:
+        """Tell whether there is no finite curvature to divide by: a failed run, not a fault."""
+        if not isinstance(self.optimizer, CurvatureOptimizer):
+            return False
+        dropped = self.optimizer.param_groups[0]["dropped_probes"]
+        return bool(dropped) and self.optimizer.unseen_share() == 1
 
     @torch.no_grad()
     def errors(self) -> list[float]:

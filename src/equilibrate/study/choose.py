@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch.func import stack_module_state
@@ -63,10 +64,16 @@ class Chooser:
         return kind(self.problem, self.methods[trials[0].method], trials, self.device)
 
     def _width(self, trials: list[Trial]) -> int:
-        width = int(self._choice(trials)["width"])
-        if self.at_once is not None and width != self.at_once and width > 1:
-            return self.at_once
-        return width
+        choice = self._choice(trials)
+        width = int(choice["width"])
+        if self.at_once is None or self.at_once == width:
+            return width
+        if width == 1 and "reason" not in choice:
+            say(
+                f"{trials[0].method}: this study trains one trial after the other since it began, "
+                f"and goes on so; for --at-once {self.at_once} choose another folder"
+            )
+        return self.at_once if width > 1 else 1
 
     def _alike(self, trials: Sequence[Trial]) -> list[list[Trial]]:
         alike: dict[str, list[Trial]] = {}
@@ -80,26 +87,26 @@ class Chooser:
         kind = "alone" if reason else str(structure(optimizer, trial.settings))
         return f"{trial.method} {kind}"
 
-    def _choice(self, trials: list[Trial]) -> dict[str, int | bool]:
-        choice: dict[str, int | bool] = Choices(self.folder).remember(
+    def _choice(self, trials: list[Trial]) -> dict[str, Any]:
+        choice: dict[str, Any] = Choices(self.folder).remember(
             self._name(trials[0]), lambda: self._decide(trials)
         )
         return choice
 
-    def _decide(self, trials: list[Trial]) -> dict[str, int | bool]:
+    def _decide(self, trials: list[Trial]) -> dict[str, Any]:
         method = self.methods[trials[0].method]
         reason = why_not_stacked(method.optimizer, trials[0].settings)
         reason = reason or why_network_not_stacked(self.problem, trials[0].precision, self.device)
         if reason:
             say(f"{method.name}: trials train one after the other, for {reason}")
-            return {"stacked": False, "width": 1}
+            return {"stacked": False, "width": 1, "reason": reason}
         if self.at_once == 1:
             return {"stacked": self.device.type == "cuda", "width": 1}
         if self.device.type == "cuda" or self.at_once:
             return {"stacked": True, "width": self.at_once or MOST_ON_A_GPU}
         return self._measured(trials[:MOST_ON_A_CPU])
 
-    def _measured(self, trials: list[Trial]) -> dict[str, int | bool]:
+    def _measured(self, trials: list[Trial]) -> dict[str, Any]:
         """Time an update of a trial both ways, in turn, and take the faster."""
         if len(trials) == 1:
             return {"stacked": False, "width": 1}

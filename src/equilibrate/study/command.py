@@ -7,7 +7,6 @@ import re
 import signal
 import sys
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -110,7 +109,7 @@ def _problem(arguments: argparse.Namespace) -> Problem:
     folder = arguments.data
     if folder is not None and not folder.is_dir():
         raise Refusal(f"there is no folder {folder}; --data names the folder of the data files")
-    problem = find_problem(arguments.problem, {n: partial(m, folder) for n, m in BUILT_IN.items()})
+    problem = find_problem(arguments.problem, BUILT_IN, folder)
     if arguments.batch_size:
         problem = replace(problem, batch_size=arguments.batch_size)
     if arguments.problem not in BUILT_IN:

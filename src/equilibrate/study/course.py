@@ -1,7 +1,8 @@
 """What all groups of a study share: how a trainer behaves, how they train, how far they are."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
@@ -41,7 +42,8 @@ class Moment:
     """How far a study is, for a progress display. Work is counted in trials times epochs.
 
     `best` is the lowest error of the trials now training, at their last evaluation; `trained` is
-    the work of this process, `done` holds what was found recorded or will not be needed as well.
+    the work of this process, `done` holds what was found recorded or will not be needed as well;
+    `diverged` counts the trials of the method that have diverged.
     """
 
     method: str
@@ -51,6 +53,7 @@ class Moment:
     trained: float
     done: float
     total: float
+    diverged: int = 0
 
 
 @dataclass
@@ -65,6 +68,7 @@ class Course:
     device: torch.device | str
     report: Callable[[Moment], None]
     progress: dict[str, float]  # epochs done, by key
+    diverged: Counter[str] = field(default_factory=Counter)  # trials, by method
     trained: float = 0.0
 
     def epoch(self, updates: int) -> float:

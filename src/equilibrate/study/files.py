@@ -37,8 +37,13 @@ def explained(path: Path) -> Iterator[None]:
         ) from error
 
 
+SAID: list[str] = []
+"""What the user was told so far: a display that draws over its own lines must not draw over it."""
+
+
 def say(text: str) -> None:
     """Tell the user on stderr, on a line of its own (a progress bar may be on the present one)."""
+    SAID.append(text)
     print(f"\n{text}", file=sys.stderr, flush=True)
 
 

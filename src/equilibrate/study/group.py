@@ -81,6 +81,7 @@ class Group:
         for trial in gone:
             if trial.key not in self.journal.records:
                 self.journal.append(self._record(trial, status, rung))
+                self.course.diverged[trial.method] += status == "diverged"
             self.course.progress[trial.key] = self.course.epochs
         self.trials = [trial for trial in self.trials if trial not in gone]
         if self._trainer is not None and self.trials:
@@ -207,6 +208,7 @@ class Group:
             "curve": self.curves[trial.key],
             "final_error": errors[-1] if errors else None,
             "together": len(self.members),
+            "mixed": len({member.method for member in self.members}) > 1,
             "provenance": provenance(trial.seed, self.seconds, device=self.course.device),
         }
 
@@ -219,10 +221,9 @@ class Group:
         last = [self.curves[trial.key]["error"][-1:] for trial in self.trials]
         best = min((error for errors in last for error in errors), default=None)
         done, total = sum(course.progress.values()), len(course.progress) * course.epochs
-        moment = Moment(
-            self.members[0].method, len(self.trials), epoch, best, course.trained, done, total
-        )
-        course.report(moment)
+        method = self.members[0].method
+        counts = (course.trained, done, total, course.diverged[method])
+        course.report(Moment(method, len(self.trials), epoch, best, *counts))
 
 
 def _empty_curve() -> Curve:

@@ -4,10 +4,12 @@
 checksum of itself. A line is written by one call and synchronised before the study goes on, so a
 kill leaves at most one unfinished line, the last; it is cut off when the journal is opened again.
 A line that was damaged later is named, kept in `FOLDER/records.damaged`, and computed again.
+Published records are packed, `FOLDER/records.jsonl.gz`: read as they are, unpacked to go on.
 """
 
 import contextlib
 import fcntl
+import gzip
 import json
 import os
 from collections.abc import Mapping
@@ -31,6 +33,7 @@ from equilibrate.study.naming import digest
 Record = dict[str, Any]
 
 RECORDS = "records.jsonl"
+PACKED = "records.jsonl.gz"
 DAMAGED = "records.damaged"
 LOCK = "records.lock"
 
@@ -61,6 +64,8 @@ def read_records(folder: Path | str) -> dict[str, Record]:
         {}
     """
     path = Path(folder) / RECORDS
+    packed = path.with_name(PACKED)
+    path = packed if packed.exists() and not path.exists() else path
     contents = _contents(path)
     _name_damage(path, contents, "not used")
     return contents.records
@@ -84,6 +89,7 @@ class Journal:
             make_folder(self.folder)
             self._lock = _locked(self.folder / LOCK)
             undo.callback(os.close, self._lock)
+            _unpack(self.path)
             self.records = self._repaired()
             self._descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
             sync_folder(self.folder)
@@ -155,9 +161,18 @@ def _line(record: Mapping[str, Any]) -> bytes:
     return text.encode() + b"\n"
 
 
+def _unpack(path: Path) -> None:
+    """Make a journal of packed records that are alone."""
+    packed = path.with_name(PACKED)
+    if packed.exists() and not path.exists():
+        write_whole(path, gzip.decompress(packed.read_bytes()))
+
+
 def _contents(path: Path) -> Contents:
     with explained(path):
         data = path.read_bytes() if path.exists() else b""
+    if path.name == PACKED:
+        data = gzip.decompress(data)
     contents = Contents()
     *lines, last = data.split(b"\n")
     for number, line in enumerate(lines, start=1):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TextIO
 
+from equilibrate.study import files
 from equilibrate.study.course import Moment
 from equilibrate.study.progress import clock
 
@@ -39,9 +40,10 @@ class Live:
     best: dict[str, float] = field(default_factory=dict)
     ended: bool = False
     drawn: int = 0  # lines on the terminal, to be drawn over
+    heard: int = 0  # of what was said to the user
 
     def __post_init__(self) -> None:
-        self.started = self.now()
+        self.started, self.heard = self.now(), len(files.SAID)
         self.shown = -_LINE_SECONDS if self._terminal() else self.started
 
     def __call__(self, moment: Moment) -> None:
@@ -105,7 +107,8 @@ class Live:
         epoch = f"epoch {int(state.epoch)} of {self.epochs}"
         best = f"best {self.best[name]:.4g}" if name in self.best else ""
         training = "done" if name != present or self.ended else f"{state.trials} training"
-        return f"{epoch:14}  {best:12}  {training}"
+        diverged = f", {state.diverged} diverged" if state.diverged else ""
+        return f"{epoch:14}  {best:12}  {training}{diverged}"
 
     def _terminal(self) -> bool:
         return self.stream is not None and self.stream.isatty()
@@ -127,6 +130,8 @@ class Live:
         if len(lines) >= height:  # more methods than the screen has lines
             place = 1 + list(self.labels).index(self.last.method) if self.last else 1
             lines = [lines[0], lines[place]]
+        if len(files.SAID) > self.heard:  # what was said since stands below: begin anew under it
+            self.drawn, self.heard = 0, len(files.SAID)
         up = f"\x1b[{self.drawn}A" if self.drawn else ""
         text = "".join(f"\x1b[2K{line[: columns - 1]}\n" for line in lines)
         stream.write(f"{up}{text}")

@@ -147,7 +147,8 @@ def find_method(name: str) -> Method:
 
 
 def _around_default(optimizer: type[Optimizer]) -> LogUniform:
-    default = inspect.signature(optimizer).parameters["lr"].default
+    rate = inspect.signature(optimizer).parameters.get("lr")
+    default = rate.default if rate else None
     if not isinstance(default, float):
         raise ValueError(
             f"{optimizer.__name__} has no default learning rate to search around; write a Method "

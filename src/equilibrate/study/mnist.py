@@ -82,6 +82,16 @@ def mnist_folder(folder: Folder = None) -> Path:
     return named_folder(folder) or cache_folder("mnist")
 
 
+def mnist_at_hand(folder: Folder = None) -> bool:
+    """Tell whether the training images are where they are looked for; nothing is downloaded.
+
+    Example:
+        >>> mnist_at_hand("no/such/folder")
+        False
+    """
+    return (mnist_folder(folder) / _FILES["train"].name).is_file()
+
+
 def _get(file: PublishedFile, path: Path, *, named: bool) -> None:
     if named:
         raise FileNotFoundError(

@@ -146,6 +146,8 @@ def comparable(
     were trained together. One set of these under which every method has a record is taken: that
     with the most records.
     """
+    if any(record.get("mixed") for records in winners.values() for record in records):
+        return {}, "several methods shared one stack, and with it their time"
     groups: dict[str, dict[str, list[Record]]] = {}
     for method, records in winners.items():
         for record in records:

@@ -1,9 +1,9 @@
 """Forward and backward passes of a stack: losses, gradients and products of every trial at once.
 
-On a CPU everything runs as it is written. On a GPU the passes are compiled, once for a problem and
-shared by all methods: the plain pass forward, with the backward that belongs to it, and the probing
-pass as one function (the R-operator, forward over reverse), for a compiled forward pass has no
-second derivative.
+On a CPU everything runs as it is written. On a GPU the plain pass is compiled, forward and the
+backward that belongs to it, once for a problem and shared by all methods. A compiled forward pass
+has no second derivative: the probing pass is a double backward, or, where the run is long enough to
+pay for compiling it, one function (the R-operator, forward over reverse).
 """
 
 from collections.abc import Callable, Sequence
@@ -44,10 +44,8 @@ class Passes:
         self.network: nn.Module = problem.network(0).to(device)
         self._dense = dense_forward(self.network)
         self._losses = fused(self.losses, device)
-        by_function = device.type == "cuda"
         # torch 2.11 differentiates forward only where all sizes are known.
-        products = fused(self._gradients_and_products, device, any_number=False)
-        self._products = products if by_function else None
+        self._products = fused(self._gradients_and_products, device, any_number=False)
 
     def outputs(self, parameters: Parameters, inputs: Tensor) -> Tensor:
         """Return the output of every trial's network on its own inputs."""
@@ -80,12 +78,15 @@ class Passes:
         total = self._losses(parameters, inputs, targets).sum()
         return torch.autograd.grad(total, list(parameters.values()), allow_unused=True)
 
-    def hessian(self, parameters: Parameters, inputs: Tensor, targets: Tensor) -> Hessian:
-        """Return the Hessian of every trial's loss on its own batch."""
-        if self._products is None:
+    def hessian(
+        self, parameters: Parameters, inputs: Tensor, targets: Tensor, *, compiled: bool = False
+    ) -> Hessian:
+        """Return the Hessian of every trial's loss on its own batch; `compiled` on a GPU alone."""
+        if not compiled:
             total = self.losses(parameters, inputs, targets).sum()
             return _LiveHessian(LossHessian(total, list(parameters.values())))
-        return _FunctionHessian(self._products, parameters, inputs, targets)
+        point = {name: _apart(p.detach()) for name, p in parameters.items()}
+        return _FunctionHessian(self._products, point, inputs, targets)
 
     def _gradients_and_products(
         self,
@@ -98,11 +99,17 @@ class Passes:
             named = dict(zip(parameters, values, strict=True))
             return self.losses(named, inputs, targets).sum()
 
-        point = [p.detach() for p in parameters.values()]
+        point = list(parameters.values())
         gradients, products = torch.func.jvp(  # type: ignore[misc]
             torch.func.grad(total), (point,), (list(vectors),)
         )
         return gradients, products, _all_finite(products)
+
+
+def _apart(tensor: Tensor) -> Tensor:
+    """Return a tensor in memory of its own: torch differentiates no slices forward."""
+    own = tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes()
+    return tensor if own else tensor.clone()
 
 
 def _all_finite(products: Sequence[Tensor]) -> Tensor:

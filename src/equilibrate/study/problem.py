@@ -26,9 +26,10 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -121,17 +122,28 @@ class Problem:
         It is a part of every trial's key, so that records of a problem that has been changed are
         not taken for records of this one.
         """
-        network = self.network(0)
-        tensors = [*network.state_dict().values(), *self.cases]
+        network, (inputs, targets) = self.network(0), self.cases
+        first = _content(inputs)
+        last = first if targets is inputs else _content(targets)  # the data may be large
+        tensors = [*map(_content, network.state_dict().values()), first, last]
         measures = [_source(self.loss), _source(self.reported)]
-        return digest([repr(network), measures, self.batch_size, *map(_content, tensors)])[:16]
+        return digest([repr(network), measures, self.batch_size, *tensors])[:16]
 
 
-def find_problem(name: str, built_in: dict[str, Callable[[], Problem]]) -> Problem:
+def find_problem(
+    name: str,
+    built_in: Mapping[str, Callable[[Path | None], Problem]],
+    folder: Path | None = None,
+) -> Problem:
     """Return a built-in problem by its name, or a user's own by `module:name`.
 
     The module is looked for as Python does, and in the present folder; `name` is a Problem or a
     function without arguments that returns one.
+
+    Args:
+        name: of the problem.
+        built_in: by name, called with the folder (`problems.BUILT_IN`).
+        folder: of the data files of built-in problems; None for the usual places.
     """
     if ":" not in name:
         if name not in built_in:
@@ -139,7 +151,7 @@ def find_problem(name: str, built_in: dict[str, Callable[[], Problem]]) -> Probl
                 f"no problem {name!r}; there are {', '.join(built_in)}, and a problem of your own "
                 f"is module:name, such as my_file:my_problem for my_file.py in this folder"
             )
-        return built_in[name]()
+        return built_in[name](folder)
     module_name, _, attribute = name.partition(":")
     found = _attribute(_module(module_name.removesuffix(".py")), attribute)
     problem = found() if callable(found) and not isinstance(found, Problem) else found

@@ -1,8 +1,12 @@
-"""What made a record: versions, machine, device, threads, seed, command, time, seconds."""
+"""What made a record: versions, commit, machine, device, threads, seed, command, time, seconds."""
 
+import os
 import platform
+import subprocess
 import sys
 from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -32,12 +36,31 @@ def device_name(device: torch.device | str) -> str:
     return f"{device} ({torch.cuda.get_device_name(device)})"
 
 
+@cache
+def commit() -> str | None:
+    """Return the commit of the source tree: of its repository, else as $EQUILIBRATE_COMMIT says.
+
+    None for an installed package. A tree with changes that are not committed says so.
+    """
+    told = os.environ.get("EQUILIBRATE_COMMIT")
+    if told:
+        return told
+    here = Path(equilibrate.__file__).parent
+    command = ["git", "-C", str(here), "describe", "--always", "--abbrev=12", "--dirty"]
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):  # no git, or no repository
+        return None
+    return run.stdout.strip()
+
+
 def provenance(
     seed: object, seconds: float, *, device: torch.device | str = "cpu"
 ) -> dict[str, Any]:
     """Return where, when, by what and in how many seconds a record was computed."""
     return {
         "versions": versions(),
+        "commit": commit(),
         "device": device_name(device),
         "machine": f"{platform.system()} {platform.machine()}",
         "threads": torch.get_num_threads(),

@@ -121,7 +121,8 @@ class Stack:
         for block, since_probe in zip(self.blocks, due, strict=True):
             if since_probe is not None:
                 own = {name: block.of(p) for name, p in self.parameters.items()}
-                hessian = self.passes.hessian(own, block.of(inputs), block.of(targets))
+                batch = block.of(inputs), block.of(targets)
+                hessian = self.passes.hessian(own, *batch, compiled=block.long)
                 block.optimizer.probe(hessian, since_probe)
                 hessians[block.start] = hessian
         shared: Sequence[Tensor | None] = []

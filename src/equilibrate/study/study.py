@@ -151,6 +151,7 @@ def _note_what_is_there(
 ) -> None:
     found = [journal.records[trial.key] for trial in trials if trial.key in journal.records]
     course.progress.update({record["key"]: course.epochs for record in found})
+    course.diverged.update(r["method"] for r in found if r["status"] == "diverged")
     cut_before = sum(record["status"] == "cut" for record in found)
     if cut_before and len(search.rungs) == 1:
         say(

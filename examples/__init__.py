@@ -1,0 +1,1 @@
+"""ESGD in the training loops people use; each runs from the root: python -m examples.plain_loop."""

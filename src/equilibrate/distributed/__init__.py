@@ -1,0 +1,27 @@
+"""What changes with more than one rank: products are averaged, and nothing drifts apart unseen."""
+
+from equilibrate.distributed.agreement import Word, agree
+from equilibrate.distributed.checksum import checksum
+from equilibrate.distributed.ranks import Ranks, ranks_of
+from equilibrate.distributed.shards import (
+    cut_like,
+    draw_part,
+    inner,
+    is_sharded,
+    local,
+    over_shards,
+)
+
+__all__ = [
+    "Ranks",
+    "Word",
+    "agree",
+    "checksum",
+    "cut_like",
+    "draw_part",
+    "inner",
+    "is_sharded",
+    "local",
+    "over_shards",
+    "ranks_of",
+]

@@ -1,0 +1,78 @@
+"""Running a user's closure: once, or on probing steps also at displaced points."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from equilibrate.optim.closure import (
+    Closure,
+    ClosureHessian,
+    copied_gradients,
+    put_back,
+    random_state,
+    undone_on_error,
+)
+from equilibrate.optim.measuring import Measuring
+from equilibrate.optim.state import any_gradient
+
+_SCALED = (
+    "GradScaler unscales gradients before step, so it cannot run a closure inside it. Call "
+    "optimizer.probe(loss) on the unscaled loss and scaler.step(optimizer) without a closure; or "
+    "train in bfloat16, which needs no scaler."
+)
+
+
+class Evaluating(Measuring):
+    """An optimizer that measures through torch's standard closure."""
+
+    @property
+    def measuring(self) -> bool:
+        """Whether a closure is being run at a displaced point, for the sake of a probe."""
+        return self._measuring
+
+    def _evaluate(self, closure: Closure) -> float:
+        """Run the closure; when a probe is due and none arrives inside, measure by differences."""
+        if getattr(self, "found_inf", None) is not None:
+            raise RuntimeError(_SCALED)
+        with torch.enable_grad():
+            if not self.probe_due:
+                return closure()
+            parameters = self._trainable()
+            start = random_state(parameters)
+            earlier = copied_gradients(parameters)
+            loss = closure()
+            if self.probe_due:
+                self._agree("step(closure)")
+            fresh = [p for p in self._unmeasured() if self._depends_on(p)]
+            if not self._pending and (fresh or any(map(self._scheduled, self.param_groups))):
+                with undone_on_error(parameters, earlier, start):
+                    self._measure_by_differences(closure, fresh, start, earlier)
+        return loss
+
+    def _depends_on(self, parameter: Tensor) -> bool:
+        """Tell whether what was backpropagated depends on a parameter; zeros may be left over."""
+        if parameter.grad is None:
+            return False
+        return not self.state.get(parameter, {}).get("absent") or any_gradient(parameter)
+
+    def _measure_by_differences(
+        self, closure: Closure, fresh: list[Tensor], start: Any, earlier: list[Tensor | None]
+    ) -> None:
+        """Measure around the present point, and leave no trace but the measurement."""
+        parameters = self._trainable()
+        hessian = ClosureHessian(
+            closure,
+            parameters,
+            start=start,
+            earlier=earlier,
+            relative=self.param_groups[0]["difference_step"],
+        )
+        self._measuring = True
+        try:
+            with put_back(parameters):
+                self._measure(hessian, fresh)
+        finally:
+            self._measuring = False
+        for group in self.param_groups:
+            group["difference_step"] = hessian.relative

@@ -1,0 +1,82 @@
+"""What Figure 3's records say of one arm on one task: search, winner, the winner's seeds."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from equilibrate.paper.arms import ARMS
+from equilibrate.paper.records import Data
+from equilibrate.study.naming import canonical
+from equilibrate.study.outcome import Spread, cost_to, winner
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One arm on one task.
+
+    Args:
+        name: of the arm.
+        searched: the records of its search.
+        best: the trial of the search that ended lowest.
+        seeds: the winner's settings at every seed, as long as the search.
+        longest: the winner at seed 0, as long as it was trained.
+    """
+
+    name: str
+    searched: Sequence[Data]
+    best: Mapping[str, Any]
+    seeds: Sequence[Data]
+    longest: Mapping[str, Any]
+
+    @property
+    def label(self) -> str:
+        """The arm's name for tables and plots."""
+        return ARMS[self.name].label
+
+    def error(self, epoch: float | None = None) -> Spread:
+        """The error at an epoch (at the end of the search where None is given), over seeds."""
+        return Spread.of([error_at(record, epoch) for record in self.seeds])
+
+    @property
+    def last(self) -> float:
+        """The error at the end of the longest run."""
+        return error_at(self.longest)
+
+    def epochs_to(self, target: float) -> float:
+        """The epochs until the longest run has measured an error of at most `target`."""
+        curve = self.longest["curve"]
+        epochs_per_update: float = curve["epoch"][-1] / curve["updates"][-1]
+        return cost_to(self.longest, target) * epochs_per_update
+
+
+def error_at(record: Mapping[str, Any], epoch: float | None = None) -> float:
+    """The error last measured up to an epoch; infinite once the trial diverged.
+
+    Example:
+        >>> curve = {"epoch": [0, 10, 20], "error": [5.0, 2.0, 1.0]}
+        >>> error_at({"status": "finished", "curve": curve}, 15)
+        2.0
+    """
+    epochs, errors = record["curve"]["epoch"], record["curve"]["error"]
+    if record["status"] != "finished" and (epoch is None or epoch > max(epochs, default=-1)):
+        return math.inf
+    known = [e for when, e in zip(epochs, errors, strict=True) if epoch is None or when <= epoch]
+    return float(known[-1]) if known else math.inf
+
+
+def arms_of(records: Sequence[Data], task: str) -> dict[str, Arm]:
+    """Return the arms of a task that have a winner, in the order of the figure."""
+    mine = [record for record in records if record["task"] == task]
+    found = {}
+    for name in ARMS:
+        own = [record for record in mine if record["method"] == name]
+        shortest = min((record["epochs"] for record in own), default=0)
+        searched = [r for r in own if r["epochs"] == shortest and r["seed"] == 0]
+        best = winner(searched)
+        if best is not None:
+            same = [r for r in own if canonical(r["settings"]) == canonical(best["settings"])]
+            seeds = sorted((r for r in same if r["epochs"] == shortest), key=lambda r: r["seed"])
+            longest = max(same, key=lambda record: int(record["epochs"]))
+            found[name] = Arm(name, searched, best, seeds, longest)
+    return found

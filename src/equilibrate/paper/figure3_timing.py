@@ -1,0 +1,63 @@
+"""How long one update of each arm takes, measured side by side on the device at hand."""
+
+import statistics
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from equilibrate.paper.arms import ARMS
+from equilibrate.paper.records import Data, Store
+from equilibrate.study.problem import Problem
+from equilibrate.study.stack import Stack
+from equilibrate.study.trial import Trial
+
+_ROUNDS = 5
+_UPDATES = 40  # two probes of an arm that takes one in twenty
+
+
+def timing(
+    store: Store, problem: Problem, task: str, arms: Sequence[str], precision: str, together: int
+) -> Data:
+    """Return the record of seconds per update and trial, in stacks of `together` equal trials."""
+    settings = {
+        "task": task,
+        "arms": list(arms),
+        "precision": precision,
+        "together": together,
+        "rounds": _ROUNDS,
+        "updates": _UPDATES,
+    }
+    record, _ = store.get(
+        "figure3-timing", settings, lambda: _measure(store, problem, arms, precision, together)
+    )
+    return record
+
+
+def _measure(
+    store: Store, problem: Problem, arms: Sequence[str], precision: str, together: int
+) -> Data:
+    device = torch.device(store.device)
+    stacks = {arm: _stack(problem, arm, precision, together, device) for arm in arms}
+    rounds = [{arm: _timed(stack) for arm, stack in stacks.items()} for _ in range(_ROUNDS)]
+    seconds = {arm: statistics.median(r[arm] for r in rounds) / together for arm in arms}
+    return {"seconds_per_update": seconds, "device": str(store.device)}
+
+
+def _stack(
+    problem: Problem, arm: str, precision: str, together: int, device: torch.device
+) -> Stack:
+    settings: dict[str, Any] = {**ARMS[arm].settings(1)[0]}
+    if "warmup_probes" in settings:
+        settings["warmup_probes"] = min(settings["warmup_probes"], 2)  # not what is timed
+    trial = Trial(problem.name, "", arm, settings, 0, problem.batch_size, 1, precision)
+    stack = Stack(problem, ARMS[arm], [trial] * together, device)
+    stack.advance(1)
+    return stack
+
+
+def _timed(stack: Stack) -> float:
+    started = time.perf_counter()
+    stack.advance(_UPDATES)
+    return (time.perf_counter() - started) / _UPDATES

@@ -1,0 +1,78 @@
+"""Publishing a run: its figures, claims and report beside the packed records behind them.
+
+    python -m equilibrate.paper.publish OUT RESULTS
+
+OUT is the folder of a finished `equilibrate paper`. `equilibrate paper --out RESULTS` then redraws
+everything from the packed records.
+"""
+
+import gzip
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from equilibrate.study.journal import PACKED, RECORDS
+from equilibrate.study.progress import clock
+
+_SHOWN = ("*.png", "*.svg", "claims.json", "report.html")
+
+
+def publish(out: Path, results: Path) -> None:
+    """Copy what people look at, pack what it rests on, and tell where it comes from."""
+    if not (out / "report.html").exists():
+        raise FileNotFoundError(
+            f"{out} holds no report of a full run; run `equilibrate paper --out {out}` first"
+        )
+    (results / "records").mkdir(parents=True, exist_ok=True)
+    for pattern in _SHOWN:
+        for path in sorted(out.glob(pattern)):
+            shutil.copyfile(path, results / path.name)
+    for path in sorted((out / "records").glob("*.json")):
+        shutil.copyfile(path, results / "records" / path.name)
+    for path in sorted((out / "records").glob(f"*/{RECORDS}")):
+        folder = results / "records" / path.parent.name
+        folder.mkdir(exist_ok=True)
+        # Without a time stamp: the same records give the same file.
+        (folder / PACKED).write_bytes(gzip.compress(path.read_bytes(), mtime=0))
+    (results / "README.md").write_text(_origin(results))
+
+
+def _origin(results: Path) -> str:
+    """Return a page that says what was run, on what, by which commit, and how long it took."""
+    seconds: dict[str, float] = {}
+    told: dict[str, dict[str, None]] = {"command": {}, "commit": {}, "device": {}}
+    for made in _provenances(results / "records"):
+        seconds[made["device"]] = seconds.get(made["device"], 0.0) + made["seconds"]
+        for name, values in told.items():
+            values[str(made.get(name))] = None
+    rows = [f"| {name} | {', '.join(values)} |" for name, values in told.items()]
+    rows += [f"| training time, {device} | {clock(s)} min |" for device, s in seconds.items()]
+    return "\n".join(
+        [
+            "# Results of the full run",
+            "",
+            "Figures, claims (`claims.json`), the report (`report.html`) and the records behind",
+            "them. `equilibrate paper --out results` draws everything again from the records;",
+            "`pandas.read_json(path, lines=True)` reads a study's `records.jsonl.gz`.",
+            "",
+            "| what | value |",
+            "| --- | --- |",
+            *rows,
+            "",
+        ]
+    )
+
+
+def _provenances(records: Path) -> Iterator[dict[str, Any]]:
+    for path in sorted(records.glob("*.json")):
+        yield json.loads(path.read_bytes())["provenance"]
+    for path in sorted(records.glob(f"*/{PACKED}")):
+        for line in gzip.decompress(path.read_bytes()).splitlines():
+            yield json.loads(line)["provenance"]
+
+
+if __name__ == "__main__":
+    publish(Path(sys.argv[1]), Path(sys.argv[2]))

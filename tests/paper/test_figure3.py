@@ -1,0 +1,183 @@
+"""Figure 3: equal searches, records that redraw, sentences judged from records alone."""
+
+import math
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from equilibrate.paper import figure3, figure3_claims
+from equilibrate.paper.arms import ARMS, PUBLISHED
+from equilibrate.paper.figure3_arms import arms_of, error_at
+from equilibrate.paper.records import NotRecorded, Store
+from equilibrate.study.files import StudyError
+from equilibrate.study.problems import BUILT_IN
+from equilibrate.study.progress import Progress
+from equilibrate.study.space import LogUniform
+from tests.paper.shrunken import FIGURE3, PROBLEMS
+
+compute = partial(figure3.compute, problems=PROBLEMS)
+
+
+@pytest.fixture(scope="module")
+def computed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("figure3")
+    progress = Progress("figure3", figure3.units(FIGURE3), stream=None)
+    return folder, compute(FIGURE3, Store(folder), progress), progress
+
+
+def test_every_arm_searches_one_decade_with_as_many_trials():
+    assert all(isinstance(arm.space["lr"], LogUniform) for arm in ARMS.values())
+    assert {round(arm.space["lr"].decades, 9) for arm in ARMS.values()} == {1.0}
+    full = figure3.Settings()
+    drawn = {arm: figure3._drawn(full, arm) for arm in ARMS}
+    assert {len(settings) for settings in drawn.values()} == {8}
+    assert all(task.arms == tuple(ARMS) for task in full.tasks)
+    assert full.tasks[0].long_epochs * 300 == 750_000
+
+
+@pytest.mark.parametrize("arm", PUBLISHED)
+def test_published_settings_lie_in_the_range_of_the_search(arm):
+    where = ARMS[arm].space["lr"]
+    assert where.low <= PUBLISHED[arm]["lr"] <= where.high
+    assert PUBLISHED[arm].keys() <= ARMS[arm].space.keys()
+
+
+def test_the_progress_adds_up_to_the_work(computed):
+    _, _, progress = computed
+    assert progress.done == progress.total
+
+
+def test_records_hold_search_seeds_and_longest_runs(computed):
+    _, records, _ = computed
+    trained = [record for record in records if "timing" not in record]
+    for task in FIGURE3.tasks:
+        mine = [record for record in trained if record["task"] == task.problem]
+        long = task.long_epochs > task.epochs
+        assert len(mine) == len(task.arms) * (FIGURE3.trials + FIGURE3.seeds - 1 + long)
+        for arm in arms_of(trained, task.problem).values():
+            assert [record["seed"] for record in arm.seeds] == list(range(FIGURE3.seeds))
+            assert arm.longest["epochs"] == task.long_epochs
+            assert arm.best["final_error"] == min(r["final_error"] for r in arm.searched)
+
+
+def test_a_second_run_and_a_frozen_store_read_what_is_there(computed):
+    folder, records, _ = computed
+    progress = Progress("figure3", figure3.units(FIGURE3), stream=None)
+    assert compute(FIGURE3, Store(folder), progress) == records
+    without_data = {name: lambda folder, name=name: _no_data(name) for name in PROBLEMS}
+    frozen = Store(folder, frozen=True)
+    assert figure3.compute(FIGURE3, frozen, progress, without_data) == records
+    with pytest.raises(NotRecorded):
+        compute(replace(FIGURE3, trials=3), frozen, progress)
+
+
+def _no_data(name):
+    def data():
+        raise AssertionError("redrawing must not read data")
+
+    return replace(PROBLEMS[name](None), data=data)
+
+
+def test_it_draws_and_describes(computed, tmp_path):
+    _, records, _ = computed
+    figure3.draw(FIGURE3, records).savefig(tmp_path / "figure.png")
+    described = figure3.describe(FIGURE3, records)
+    assert [len(table.rows) for table in described.tables] == [4, 5]
+    assert any("CURVES-like" in note for note in described.notes)
+
+
+def test_the_full_figure_refuses_a_cpu(tmp_path):
+    settings = replace(FIGURE3, precision="tf32")
+    with pytest.raises(StudyError, match="--device cuda"):
+        compute(settings, Store(tmp_path), Progress("figure3", 1.0, stream=None))
+
+
+def test_the_built_in_tasks_exist():
+    for settings in (figure3.settings(True), figure3.settings(False)):
+        assert {task.problem for task in settings.tasks} <= BUILT_IN.keys()
+
+
+def _record(task, arm, errors, seed=0, epochs=1000, status="finished", **settings):
+    settings = {**ARMS[arm].fixed, **PUBLISHED.get(arm, {"lr": 0.03}), **settings}
+    points = [epochs * i // (len(errors) - 1) for i in range(len(errors))]
+    curve = {"epoch": points, "updates": [300 * p for p in points], "error": errors,
+             "seconds": points}  # fmt: skip
+    return {"task": task, "method": arm, "settings": settings, "seed": seed, "epochs": epochs,
+            "status": status, "curve": curve, "final_error": errors[-1]}  # fmt: skip
+
+
+def _falling(last, points=21, start=60.0):
+    return [start * (last / start) ** (i / (points - 1)) for i in range(points)]
+
+
+def _study(finals, task="mnist", spread=0.02):
+    """Records of arms that fall to given errors, three seeds and a long run each."""
+    records = []
+    for arm, final in finals.items():
+        for seed in range(3):
+            records.append(_record(task, arm, _falling(final * (1 + spread * seed)), seed))
+        records.append(_record(task, arm, _falling(0.8 * final, 51), epochs=2500))
+    return records
+
+
+AS_SAID = {"sgd": 2.4, "rmsprop": 1.8, "jacobi": 1.7, "esgd-warm": 1.0, "esgd": 1.05}
+ONLY_SHIPPED = AS_SAID | {"esgd-warm": 2.0}
+BEHIND = AS_SAID | {"esgd-warm": 2.0, "esgd": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("finals", "verdict"),
+    [
+        (AS_SAID, "holds"),
+        (ONLY_SHIPPED, "holds with a correction"),
+        (BEHIND, "does not hold"),
+        (AS_SAID | {"esgd-warm": 1.69, "esgd": 1.69}, "does not hold"),  # the seeds overlap
+    ],
+)
+def test_s6_is_judged_by_all_seeds_and_by_which_esgd(finals, verdict):
+    judged = {j.claim: j for j in figure3_claims.claims(_study(finals))}
+    assert judged["S6"].verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("claim", "finals", "verdict"),
+    [
+        ("S8", AS_SAID, "holds"),
+        ("S8", AS_SAID | {"esgd-warm": 1.2, "esgd": 1.2}, "does not hold"),
+        ("S9", AS_SAID, "holds"),
+        ("S9", AS_SAID | {"jacobi": 3.0}, "does not hold"),
+        ("S10", AS_SAID | {"esgd-warm": 2.39, "esgd": 2.39}, "does not hold"),
+    ],
+)
+def test_sentences_about_mnist(claim, finals, verdict):
+    judged = {j.claim: j for j in figure3_claims.claims(_study(finals))}
+    assert judged[claim].verdict == verdict
+
+
+def test_s11_and_s24_need_both_tasks():
+    mnist = _study(AS_SAID)
+    assert not {"S11", "S24"} & {j.claim for j in figure3_claims.claims(mnist)}
+    smaller = AS_SAID | {"esgd-warm": 1.6, "esgd": 1.6}
+    both = [*mnist, *_study(smaller, "curves-like")]
+    judged = {j.claim: j for j in figure3_claims.claims(both)}
+    assert (judged["S11"].verdict, judged["S24"].verdict) == ("holds", "holds")
+    assert "not CURVES" in judged["S11"].ours
+    behind = [*mnist, *_study(BEHIND, "curves-like")]
+    judged = {j.claim: j for j in figure3_claims.claims(behind)}
+    assert (judged["S11"].verdict, judged["S24"].verdict) == ("does not hold", "does not hold")
+
+
+def test_s25_names_the_winner_at_an_edge():
+    records = [*_study(AS_SAID), *_study({"esgd": 0.5})]
+    for record in records[-4:]:
+        record["settings"]["lr"] = 0.0995
+    judged = {j.claim: j for j in figure3_claims.claims(records)}
+    assert judged["S25"].verdict == "does not hold"
+    assert "upper edge" in judged["S25"].ours
+
+
+def test_a_diverged_run_has_no_error_after_its_end():
+    record = _record("mnist", "esgd", _falling(1.0), status="diverged")
+    assert error_at(record) == math.inf
+    assert error_at(record, 500) < 60
