@@ -1,6 +1,7 @@
 """What an optimizer divides the gradient by, element by element, read from its state.
 
-Read, never written. An optimizer without such a number (SGD), or before its first step, gives None.
+Read, never written. An optimizer without such a number (SGD), or before its first step, gives None,
+and so does a sharded parameter: no rank has the whole of it.
 """
 
 from collections.abc import Callable
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from equilibrate.distributed import is_sharded
 from equilibrate.optim.damping import damping_and_fill
 from equilibrate.optim.moving import CurvatureOptimizer
 from equilibrate.rules.reference import denominator
@@ -42,7 +44,7 @@ def divisor_of(optimizer: Optimizer, parameter: Tensor, group: Group) -> Divisor
         tensor([1.4142, 1.4142])
     """
     state = optimizer.state.get(parameter)
-    if not state:
+    if not state or is_sharded(parameter):
         return None
     if isinstance(optimizer, CurvatureOptimizer):
         return _of_curvature(optimizer, parameter, group, state)
