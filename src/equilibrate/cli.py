@@ -1,10 +1,11 @@
-"""The command line: recompute the paper's figures, compare optimizers on a problem."""
+"""The command line: recompute the paper's figures, compare optimizers, inspect a model."""
 
 import argparse
 import shlex
 import sys
 from collections.abc import Sequence
 
+from equilibrate.inspect import command as inspect
 from equilibrate.paper import command as paper
 from equilibrate.study import arguments as compare_arguments
 from equilibrate.study import command as compare
@@ -17,9 +18,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="name", required=True, metavar="COMMAND")
     _add_paper(commands)
     _add_compare(commands)
+    _add_inspect(commands)
     parsed = parser.parse_args(given)
-    execute = {"paper": paper.execute, "compare": compare.execute}[parsed.name]
-    return execute(parsed, shlex.join(["equilibrate", *given]))
+    rooms = {"paper": paper.execute, "compare": compare.execute, "inspect": inspect.execute}
+    return rooms[parsed.name](parsed, shlex.join(["equilibrate", *given]))
 
 
 def _add_paper(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -40,6 +42,15 @@ def _add_compare(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     compare_arguments.add_arguments(parser)
+
+
+def _add_inspect(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "inspect",
+        help="show the curvature of a model in one report",
+        description=inspect.DESCRIPTION,
+    )
+    inspect.add_arguments(parser)
 
 
 if __name__ == "__main__":

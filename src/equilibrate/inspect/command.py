@@ -1,0 +1,93 @@
+"""The command `equilibrate inspect`: arguments, what is run, what is written, exit status."""
+
+import argparse
+import re
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from equilibrate.inspect import report
+from equilibrate.inspect.findings import FULL, QUICK
+from equilibrate.inspect.measure import inspect
+from equilibrate.inspect.subject import InspectError, Subject
+from equilibrate.study.problem import Problem, ProblemError, find_problem
+from equilibrate.study.problems import BUILT_IN
+from equilibrate.study.progress import Progress
+
+DESCRIPTION = """\
+Measure the curvature of a model on its own data and loss, before and after each preconditioner,
+and write one self-contained HTML report: spectra, condition numbers, diagonals layer by layer,
+noise, and suggested settings with their reasons. No matrix is ever stored: beyond the model and
+its gradient at most five vectors of its size.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command to a parser."""
+    add = parser.add_argument
+    help_problem = f"module:name, a Problem of your own, or one of {', '.join(BUILT_IN)}"
+    add("problem", metavar="PROBLEM", help=help_problem)
+    add("--quick", action="store_true", help="fewer products: seconds, with wider intervals")
+    add("--seed", type=int, default=0, help="of the network, the batches and the probes")
+    add("--batch-size", type=_count, metavar="B", help="(default: the problem's own)")
+    add("--device", choices=("cpu", "cuda"), default="cpu", help="(default: cpu)")
+    add("--data", type=Path, metavar="DIR", help="folder of the built-in problems' data files")
+    help_out = "the report (default: out/inspect-PROBLEM.html)"
+    add("--out", type=Path, metavar="FILE", help=help_out)
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
+    return int(text)
+
+
+def execute(arguments: argparse.Namespace, command: str) -> int:
+    """Run the command; return its exit status: 2 for what cannot be inspected, 130 for Ctrl-C."""
+    try:
+        print(run(arguments, command))
+    except (InspectError, ProblemError) as error:
+        return _failed(error, 2)
+    except torch.OutOfMemoryError:
+        return _failed("the device's memory is full; a smaller --batch-size takes less", 1)
+    except OSError as error:
+        return _failed(f"{error}; --out names another file, --data the folder of the data", 1)
+    except KeyboardInterrupt:
+        return _failed("stopped; nothing was written", 130)
+    return 0
+
+
+def run(arguments: argparse.Namespace, command: str) -> Path:
+    """Inspect, and write the report; return its path."""
+    if arguments.device == "cuda" and not torch.cuda.is_available():
+        raise InspectError("torch finds no CUDA device here; leave --device cuda out")
+    budget = QUICK if arguments.quick else FULL
+    problem = _problem(arguments)
+    device = torch.device(arguments.device)
+    subject = Subject(problem, seed=arguments.seed, device=device, batches=budget.batches)
+    exact = min(budget.steps * budget.starts, subject.size)
+    total = 2 * subject.batches * budget.probes + 4 * exact
+    progress = Progress(subject.name[:22], total)
+    found = inspect(subject, budget, quick=arguments.quick, progress=progress)
+    if progress.done < progress.total:
+        progress.advance(progress.total)  # a recursion ended early
+    slug = re.sub(r"[^A-Za-z0-9_.-]+", "-", arguments.problem)
+    path = arguments.out or Path("out") / f"inspect-{slug}.html"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return report.write(found, path, command=command)
+
+
+def _problem(arguments: argparse.Namespace) -> Problem:
+    folder = arguments.data
+    problem = find_problem(arguments.problem, {n: partial(m, folder) for n, m in BUILT_IN.items()})
+    if arguments.batch_size:
+        problem = replace(problem, batch_size=arguments.batch_size)
+    return problem
+
+
+def _failed(message: object, status: int) -> int:
+    print(f"equilibrate inspect: {message}", file=sys.stderr)
+    return status

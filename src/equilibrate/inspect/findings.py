@@ -1,0 +1,78 @@
+"""What an inspection finds, as plain data: the report is drawn from this alone."""
+
+from dataclasses import dataclass
+
+from equilibrate.monitor.interval import Interval
+from equilibrate.monitor.spectrum import Spectrum
+
+DAMPING = 1e-2
+"""The share of the mean diagonal that is added to it before dividing, ESGD's default."""
+
+PRECONDITIONERS = {
+    "none": "no preconditioner",
+    "equilibration": "equilibration (ESGD)",
+    "jacobi": "Jacobi",
+    "gradient": "squared gradient (RMSProp, Adam)",
+}
+
+PAIRS = {
+    "equilibration_jacobi": "equilibration and Jacobi",
+    "equilibration_gradient": "equilibration and squared gradient",
+    "jacobi_gradient": "Jacobi and squared gradient",
+}
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much is measured; every entry counts products with the Hessian, or gradients."""
+
+    batches: int = 8
+    probes: int = 8  # of each batch
+    steps: int = 64  # of Lanczos, for each start vector and each of four spectra
+    starts: int = 2
+
+    @property
+    def products(self) -> int:
+        """Products with the Hessian in all, at most."""
+        # Probed twice: for everything but Jacobi's spectrum, and for that (measure.py).
+        return 2 * self.batches * self.probes + len(PRECONDITIONERS) * self.steps * self.starts
+
+
+FULL = Budget()
+QUICK = Budget(batches=4, probes=4, steps=24, starts=1)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One parameter tensor: quantiles of its diagonals, and how well they are known."""
+
+    name: str
+    shape: tuple[int, ...]
+    quantiles: dict[str, dict[str, float]]  # by diagonal
+    relative_error: float  # of the equilibration diagonal, with all probes
+    one_probe_error: float
+    batch_error: float  # between batches, the probes' own taken out
+    jacobi_noise: float  # share of the norm of |mean of v * Hv| that is noise
+    unseen: float  # share of elements without any curvature
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Everything the report shows."""
+
+    name: str
+    size: int
+    batch_size: int
+    seed: int
+    device: str
+    quick: bool
+    budget: Budget
+    losses: list[float]
+    spectra: dict[str, Spectrum]
+    layers: list[Layer]
+    distances: dict[str, Interval]
+    error_by_probes: list[tuple[int, float]]
+    probe_error: float  # of one batch's diagonal, by its probes
+    batch_error: float  # and by the choice of the batch
+    small_share: float  # 5% quantile of the diagonal over its layer's mean
+    seconds: float

@@ -1,0 +1,127 @@
+"""The inspection itself: what is computed, in which order, within five vectors.
+
+Four vectors of the model's size, beyond the model and its gradient, and what one or two tensors
+need in passing: the two means of the probes with a vector and its product while probing, one
+diagonal with Lanczos' three during a spectrum. The divisors of a spectrum are made tensor by tensor
+as they are needed. A diagonal that is needed again later is measured again rather than kept.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import overload
+
+import torch
+from torch import Tensor
+
+from equilibrate.inspect.comparison import distances, scaled_histories
+from equilibrate.inspect.findings import DAMPING, Budget, Findings, Layer
+from equilibrate.inspect.gradients import Gradients
+from equilibrate.inspect.subject import InspectError, Subject
+from equilibrate.monitor.distances import noise_share
+from equilibrate.monitor.errors import batch_error, error_by_probes, one_probe_error
+from equilibrate.monitor.layers import damp_, diagonal_error, quantiles
+from equilibrate.monitor.probes import Probes
+from equilibrate.monitor.spectrum import Spectrum, spectrum
+from equilibrate.study.progress import Progress
+from equilibrate.study.provenance import device_name
+
+COUNTS = [2**i for i in range(9)]
+
+
+class Divisors(Sequence[Tensor]):
+    """D plus damping, each tensor made when it is asked for, from what D is made of."""
+
+    def __init__(self, made_of: Sequence[Tensor], diagonal: Callable[[Tensor], Tensor]) -> None:
+        self._made_of, self._diagonal = made_of, diagonal
+        count = sum(t.numel() for t in made_of)
+        self._mean = sum(float(diagonal(t).sum()) for t in made_of) / count or 1.0
+
+    def __len__(self) -> int:
+        return len(self._made_of)
+
+    @overload
+    def __getitem__(self, index: int) -> Tensor: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Tensor]: ...
+    def __getitem__(self, index: int | slice) -> Tensor | list[Tensor]:
+        """Return one divisor, or several."""
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        return damp_(self._diagonal(self._made_of[index]), DAMPING, self._mean)
+
+
+def inspect(subject: Subject, budget: Budget, *, quick: bool, progress: Progress) -> Findings:
+    """Measure everything; `progress` counts products."""
+    started = time.perf_counter()
+    spectra = {"none": _spectrum(subject, budget, None, progress)}
+    if spectra["none"].radius.value == 0:
+        raise InspectError(
+            f"{subject.name}: the loss has no curvature at all: it is linear, or constant, in "
+            "every parameter. Is the loss the one that is trained on?"
+        )
+    probes, gradients = _probe(subject, budget, progress), Gradients(subject)
+    layers = [_layer(subject, probes, gradients, i) for i in range(len(subject.names))]
+    apart, losses = distances(probes, gradients), gradients.losses
+    histories, batches, squares = scaled_histories(probes), probes.batches, probes.mean_square
+    del probes, gradients
+    spectra["equilibration"] = _spectrum(subject, budget, Divisors(squares, torch.sqrt), progress)
+    del squares
+    signed = _probe(subject, budget, progress).mean
+    spectra["jacobi"] = _spectrum(subject, budget, Divisors(signed, torch.abs), progress)
+    del signed
+    squares = Gradients(subject).mean_square
+    spectra["gradient"] = _spectrum(subject, budget, Divisors(squares, torch.sqrt), progress)
+    by_probe, by_batch = batch_error(histories, batches)
+    return Findings(
+        name=subject.name, size=subject.size, batch_size=subject.batch_size, seed=subject.seed,
+        device=device_name(subject.parameters[0].device), quick=quick, budget=budget,
+        losses=losses, spectra=spectra, layers=layers, distances=apart,
+        error_by_probes=list(zip(COUNTS, error_by_probes(histories, COUNTS), strict=True)),
+        probe_error=by_probe, batch_error=by_batch,
+        small_share=float(histories.square().mean(0).sqrt().quantile(0.05)),
+        seconds=time.perf_counter() - started,
+    )  # fmt: skip
+
+
+def _spectrum(
+    subject: Subject, budget: Budget, divisors: Divisors | None, progress: Progress
+) -> Spectrum:
+    """Return the spectrum of the first batch's Hessian, before or after preconditioning."""
+    return spectrum(
+        subject.hessian(0),
+        subject.parameters,
+        diagonal=divisors,
+        steps=budget.steps,
+        starts=budget.starts,
+        seed=subject.seed,
+        told=progress.advance,
+    )
+
+
+def _probe(subject: Subject, budget: Budget, progress: Progress) -> Probes:
+    """Return the probes of all batches, one graph alive at a time."""
+    probes = Probes(subject.parameters, seed=subject.seed)
+    for batch in range(subject.batches):
+        hessian = subject.hessian(batch)
+        for _ in range(budget.probes):
+            probes.add(hessian, batch=batch)
+            progress.advance()
+    return probes
+
+
+def _layer(subject: Subject, probes: Probes, gradients: Gradients, i: int) -> Layer:
+    history, mean = probes.history(i), probes.mean[i]
+    return Layer(
+        name=subject.names[i],
+        shape=tuple(mean.shape),
+        quantiles={
+            "equilibration": quantiles(probes.mean_square[i].sqrt()),
+            "jacobi": quantiles(mean.abs()),
+            "gradient": quantiles(gradients.mean_square[i].sqrt()),
+        },
+        relative_error=diagonal_error(history),
+        one_probe_error=one_probe_error(history),
+        batch_error=batch_error(history, probes.batches)[1],
+        jacobi_noise=noise_share(mean, probes.jacobi_variance(i)),
+        unseen=float((probes.mean_square[i] == 0).double().mean()),
+    )

@@ -1,0 +1,155 @@
+"""The plots of the report, each from findings alone."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from equilibrate.inspect.advice import rate_limit
+from equilibrate.inspect.findings import PRECONDITIONERS, Findings, Layer
+from equilibrate.inspect.svg import Plot, decades, log_scale
+from equilibrate.monitor.interval import Interval
+from equilibrate.monitor.spectrum import Spectrum
+from equilibrate.paper.drawing import BLUE, GREEN, GREY, VERMILION
+
+COLOURS = {"none": GREY, "equilibration": BLUE, "jacobi": GREEN, "gradient": VERMILION}
+_FLOOR = 1e-5  # of the radius: what is smaller is drawn in the middle
+_PER_DECADE = 3
+
+
+def _signed(x: float) -> float:
+    """Map [-1, 1] to [0, 1] by a logarithm on both sides of the middle."""
+    part = log_scale(_FLOOR, 1.0)(abs(x)) * 0.48
+    return 0.5 + (0.02 + part if abs(x) >= _FLOOR else 0.0) * math.copysign(1, x)
+
+
+def bin_edges() -> list[float]:
+    """The edges of the density's bins, over the radius: thirds of decades, and the middle."""
+    count = round(-math.log10(_FLOOR)) * _PER_DECADE
+    positive = [_FLOOR * 10 ** (i / _PER_DECADE) for i in range(count)] + [1.0]
+    return [-x for x in reversed(positive)] + positive
+
+
+def density(name: str, found: Spectrum) -> str:
+    """The share of directions by the size and sign of their curvature."""
+    radius, least = found.radius.value, max(1e-7, 0.1 / found.size)
+    plot = Plot(PRECONDITIONERS[name], _signed, log_scale(least, 1.0))
+    plot.y_axis(decades(least, 1.0, 5), "share of directions")
+    names = {-1.0: "-1", -1e-2: "-0.01", -1e-4: "-1e-4", 1e-4: "1e-4", 1e-2: "0.01", 1.0: "1"}
+    plot.x_axis([*names.items()], f"curvature / {radius:.3g}")
+    edges = bin_edges()
+    wide = [-1.001, *edges[1:-1], 1.001]
+    masses = found.masses(torch.tensor(wide, dtype=torch.float64) * radius).tolist()
+    for i, mass in enumerate(masses):
+        low, high = edges[i], edges[i + 1]
+        told = f"curvature {low * radius:.3g} to {high * radius:.3g}: {mass:.3g} of the directions"
+        if mass > least:
+            plot.bar((low, high), (least, mass), COLOURS[name], told)
+    return plot.svg()
+
+
+def _ranges(title: str, label: str, rows: dict[str, Interval]) -> str:
+    """One row for each preconditioner: a value and its interval on a logarithmic axis."""
+    finite = [x for i in rows.values() for x in (i.low, i.value, i.high) if 0 < x < math.inf]
+    low, high = min(finite, default=1.0) / 1.5, max(finite, default=1.0) * 1.5
+    plot = Plot(title, log_scale(low, high), lambda y: y, height=76 + 22 * len(rows), left=94)
+    plot.x_axis(decades(low, high, 5), label)
+    for place, (name, interval) in enumerate(rows.items()):
+        y = 1 - (place + 0.5) / len(rows)
+        plot.row_name(y, name if name != "gradient" else "sq. gradient")
+        numbers = interval.low, interval.value, interval.high
+        plot.range(numbers, y, COLOURS[name], f"{PRECONDITIONERS[name]}: {interval}")
+    return plot.svg()
+
+
+def conditions(found: Findings) -> str:
+    """The largest |curvature| over the median one."""
+    rows = {name: spectrum.condition(0.5) for name, spectrum in found.spectra.items()}
+    return _ranges("Condition number", "largest |curvature| / median |curvature|", rows)
+
+
+def limits(found: Findings) -> str:
+    """The largest learning rate that does not overshoot."""
+    rows = {}
+    for name, spectrum in found.spectra.items():
+        if spectrum.largest.value > 0:
+            two = Interval(2.0, 2.0, 2.0)
+            rows[name] = Interval(rate_limit(found, name), *_bounds(two / spectrum.largest))
+    return _ranges("Learning rate at which a step overshoots", "2 / largest curvature", rows)
+
+
+def _bounds(interval: Interval) -> tuple[float, float]:
+    return interval.low, interval.high
+
+
+def diagonals(found: Findings) -> str:
+    """All layers: 5% to 95% of each diagonal, in units of its own median over the model."""
+    kinds = ("equilibration", "jacobi", "gradient")
+    units = {kind: _median([layer.quantiles[kind]["median"] for layer in found.layers])
+             for kind in kinds}  # fmt: skip
+    spread = [q / units[kind] for layer in found.layers for kind in kinds
+              for q in layer.quantiles[kind].values() if q > 0]  # fmt: skip
+    low, high = max(1e-8, min(spread, default=1.0)), max(spread, default=1.0) * 1.2
+    plot = _rows("Diagonals, 5% to 95% with median", found.layers, low, high, 28)
+    plot.x_axis(decades(low, high, 5), "over the model's median")
+    for place, layer in enumerate(found.layers):
+        for line, kind in enumerate(kinds):
+            q = layer.quantiles[kind]
+            numbers = (q["q05"] / units[kind], q["median"] / units[kind], q["q95"] / units[kind])
+            told = (f"{layer.name}, {PRECONDITIONERS[kind]}: 5% {q['q05']:.3g}, "
+                    f"median {q['median']:.3g}, 95% {q['q95']:.3g}")  # fmt: skip
+            plot.range(numbers, _row(place, found.layers), COLOURS[kind], told, 7.0 * (line - 1))
+    return plot.svg()
+
+
+def _median(values: Sequence[float]) -> float:
+    """The median of what is above zero, or one."""
+    positive = sorted(v for v in values if v > 0)
+    return positive[len(positive) // 2] if positive else 1.0
+
+
+def _row(place: int, layers: Sequence[Layer]) -> float:
+    return 1 - (place + 0.5) / len(layers)
+
+
+def _rows(title: str, layers: Sequence[Layer], low: float, high: float, each: float) -> Plot:
+    height = 78 + each * len(layers)
+    plot = Plot(title, log_scale(low, high), lambda y: y, height=height, left=110)
+    for place, layer in enumerate(layers):
+        plot.row_name(_row(place, layers), layer.name)
+    return plot
+
+
+def probes(found: Findings) -> str:
+    """The relative error of the diagonal against the number of probes, with its law."""
+    points = [(float(k), e) for k, e in found.error_by_probes if e > 0]
+    low, high = 0.01, max([1.0, *(e for _, e in points)])
+    last = float(found.error_by_probes[-1][0])
+    plot = Plot("How many probes are enough", log_scale(1.0, last), log_scale(low, high))
+    plot.y_axis([(0.01, "1%"), (0.03, "3%"), (0.1, "10%"), (0.3, "30%"), (1.0, "100%")],
+                "relative error of the diagonal")  # fmt: skip
+    plot.x_axis([(float(2**i), str(2**i)) for i in range(0, 9, 2)], "probes")
+    if points:
+        one = points[0][1]
+        plot.line([(1.0, one), (last, one / math.sqrt(last))], GREY, "4 3")
+        told = [f"{k:.0f} probes: {e:.1%}" for k, e in points]
+        plot.dots(points, BLUE, told)
+    return plot.svg()
+
+
+def batches(found: Findings) -> str:
+    """Layer by layer: what the probes leave, and what another batch changes."""
+    errors = [e for layer in found.layers for e in (layer.relative_error, layer.batch_error)]
+    high = max([0.5, *(1.2 * e for e in errors if e == e)])
+    plot = _rows("Noise of the equilibration diagonal", found.layers, 0.005, high, 18)
+    ticks = [(0.01, "1%"), (0.03, "3%"), (0.1, "10%"), (0.3, "30%"), (1.0, "100%"), (3.0, "300%")]
+    plot.x_axis([t for t in ticks if t[0] <= high], "relative error (blue) and batch (orange)")
+    for place, layer in enumerate(found.layers):
+        y = _row(place, found.layers)
+        pairs = ((layer.relative_error, BLUE, "by the probes"),
+                 (layer.batch_error, VERMILION, "from batch to batch"))  # fmt: skip
+        for value, colour, words in pairs:
+            if value == value:
+                least = "" if value > 0 else ": less than these probes can show"
+                plot.dots([(value, y)], colour, [f"{layer.name}: {value:.1%} {words}{least}"])
+    return plot.svg()

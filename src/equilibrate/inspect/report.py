@@ -1,0 +1,191 @@
+"""The report of an inspection: one HTML file that loads nothing from anywhere."""
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from equilibrate.inspect import plots
+from equilibrate.inspect.advice import rate_limit, suggestions
+from equilibrate.inspect.findings import DAMPING, PAIRS, PRECONDITIONERS, Findings
+from equilibrate.monitor.interval import Interval
+from equilibrate.paper import html
+from equilibrate.study.progress import clock
+from equilibrate.study.provenance import versions
+
+STYLE = """
+.plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 21rem), 1fr));
+  gap: 1rem 2rem; margin: 1rem 0; align-items: start; }
+svg.plot { width: 100%; height: auto; display: block; font: 11px system-ui, sans-serif; }
+svg.plot text { fill: #333; } svg.plot .title { font-weight: 600; font-size: 12px; fill: #1a1a1a; }
+svg.plot .grid { stroke: #e4e4e4; } svg.plot .axis { stroke: #777; }
+svg.plot .hit { stroke-width: 12; stroke-opacity: 0; pointer-events: stroke; }
+svg.plot .mark:hover { opacity: .6; }
+.key span { white-space: nowrap; margin-right: 1.2rem; } .key i { display: inline-block;
+  width: .8rem; height: .8rem; border-radius: .4rem; margin-right: .35rem; }
+summary { cursor: pointer; }
+"""
+
+_QUICK = (
+    "Quick inspection: few probes and short recursions. The intervals say what that leaves open; "
+    "without --quick they are narrower."
+)
+
+
+def write(found: Findings, path: Path, *, command: str) -> Path:
+    """Write the report; an interrupted write leaves no half of one."""
+    body = [*_head(found), _advice(found), _spectra(found), _diagonals(found), _noise(found),
+            _origin(found, command)]  # fmt: skip
+    page = html.page(f"Curvature of {found.name}", body)
+    partial = path.with_suffix(".partial")
+    partial.write_text(page.replace("</head>", f"<style>{STYLE}</style></head>", 1))
+    os.replace(partial, path)
+    return path
+
+
+def _head(found: Findings) -> list[str]:
+    losses = f"{min(found.losses):.4g} to {max(found.losses):.4g}"
+    about = (
+        f"{found.size:,} parameters in {len(found.layers)} tensors, seed {found.seed}, batches of "
+        f"{found.batch_size}; the loss on {len(found.losses)} batches is {losses}. Hover over any "
+        f"mark, or open the tables, for the exact numbers."
+    )
+    head = [f"<h1>Curvature of {html.text(found.name)}</h1>", f"<p>{html.text(about)}</p>"]
+    return [*head, f'<p class="quick">{html.text(_QUICK)}</p>'] if found.quick else head
+
+
+def _advice(found: Findings) -> str:
+    rows = [(s.setting, s.value, s.reason) for s in suggestions(found)]
+    table = html.table(("setting of ESGD", "suggestion", "reason"), rows)
+    return f"<section id='advice'><h2>Suggested settings</h2>{table}</section>"
+
+
+def _spectra(found: Findings) -> str:
+    note = (
+        f"Eigenvalues of the first batch's Hessian H and of D^-1/2 H D^-1/2, each D with "
+        f"{DAMPING:g} of its layer's mean added. A bar is the share of all {found.size:,} "
+        f"directions whose curvature has that sign and size; the better conditioned, the nearer "
+        f"the mass is to the two ends. "
+    )
+    complete = all(spectrum.complete for spectrum in found.spectra.values())
+    note += (
+        "The model is small: every eigenvalue is exact."
+        if complete
+        else "The smallest |curvature| cannot be found by products, so that the condition number "
+        "is that of the upper half of the directions, |curvature| at its largest over its median. "
+        "Its lower bound is certain, its upper bound often infinite: half of the directions may "
+        "not be curved at all."
+    )
+    drawn = [plots.density(name, spectrum) for name, spectrum in found.spectra.items()]
+    header = ("preconditioner", "largest", "smallest", "negative share", "largest / median",
+              "largest / 90% quantile", "lr that overshoots")  # fmt: skip
+    rows = [
+        (PRECONDITIONERS[name], s.largest, s.smallest, s.negative_share, s.condition(0.5),
+         s.condition(0.9), f"{rate_limit(found, name):.3g}")
+        for name, s in found.spectra.items()
+    ]  # fmt: skip
+    share = "Negative share: directions of negative curvature beyond 1% of the largest size."
+    return _section(
+        "spectra", "Spectrum before and after preconditioning", note,
+        [*drawn, plots.conditions(found), plots.limits(found)],
+        [html.table(header, rows), _note(share)],
+    )  # fmt: skip
+
+
+def _diagonals(found: Findings) -> str:
+    note = (
+        "Three diagonals of every layer. Where they run in parallel the methods take like steps; "
+        "where a layer lies far to one side in one of them alone, that method treats it unlike "
+        "the others. Jacobi of few probes is mostly noise: the table gives its share."
+    )
+    header = ("layer", "shape", "equilibration 5% / median / 95%", "Jacobi", "squared gradient",
+              "noise in Jacobi", "no curvature seen")  # fmt: skip
+    rows = [
+        (layer.name, "×".join(map(str, layer.shape)) or "1",
+         *(_quantiles(layer.quantiles[k]) for k in ("equilibration", "jacobi", "gradient")),
+         _percent(layer.jacobi_noise), _percent(layer.unseen))
+        for layer in found.layers
+    ]  # fmt: skip
+    apart = [(PAIRS[pair], _distance(interval)) for pair, interval in found.distances.items()]
+    return _section(
+        "diagonals", "Diagonals, layer by layer", note, [plots.diagonals(found)],
+        [_key(("equilibration", "jacobi", "gradient")),
+         html.table(("cosine distance, noise taken out", "value [interval]"), apart),
+         _details("Numbers of every layer", html.table(header, rows))],
+    )  # fmt: skip
+
+
+def _noise(found: Findings) -> str:
+    by_batch = (
+        "there is only one batch, so that batches cannot be compared"
+        if found.batch_error != found.batch_error
+        else f"from batch to batch it changes by {found.batch_error:.1%}, the probes' own "
+        f"{found.probe_error:.1%} taken out"
+    )
+    note = (
+        f"The equilibration diagonal of one probe is off by {found.error_by_probes[0][1]:.0%}; "
+        f"the error falls with the root of the number of probes; {by_batch}. Probing longer than "
+        f"that on the same batch gains nothing."
+    )
+    rows = [(k, _percent(e)) for k, e in found.error_by_probes]
+    header = ("layer", "error of one probe", "error of all probes", "from batch to batch")
+    layers = [
+        (x.name, *map(_percent, (x.one_probe_error, x.relative_error, x.batch_error)))
+        for x in found.layers
+    ]
+    tables = html.table(("probes", "relative error"), rows) + html.table(header, layers)
+    drawn = [plots.probes(found), plots.batches(found)]
+    return _section(
+        "noise", "How noisy the diagonal is", note, drawn, [_details("Numbers", tables)]
+    )
+
+
+def _origin(found: Findings, command: str) -> str:
+    b = found.budget
+    rows = [
+        ("command", command),
+        ("measured", f"{len(found.losses)} batches × {b.probes} probes; {b.steps} Lanczos steps × "
+         f"{b.starts} start vectors for each of four spectra"),
+        ("device", found.device),
+        ("time", f"{clock(found.seconds)} min"),
+        ("versions", ", ".join(f"{k} {v}" for k, v in versions().items())),
+    ]  # fmt: skip
+    return f"<section><h2>Origin</h2>{html.table(('what', 'value'), rows)}</section>"
+
+
+def _section(name: str, title: str, note: str, drawn: Sequence[str], below: Iterable[str]) -> str:
+    figures = "\n".join(f"<div>{svg}</div>" for svg in drawn)
+    return (
+        f'<section id="{name}"><h2>{html.text(title)}</h2><p>{html.text(note)}</p>'
+        f'<div class="plots">{figures}</div>{"".join(below)}</section>'
+    )
+
+
+def _details(summary: str, inner: str) -> str:
+    return f"<details><summary>{html.text(summary)}</summary>{inner}</details>"
+
+
+def _note(words: str) -> str:
+    return f'<p class="note">{html.text(words)}</p>'
+
+
+def _key(kinds: Sequence[str]) -> str:
+    spans = "".join(
+        f'<span><i style="background:{plots.COLOURS[k]}"></i>{html.text(PRECONDITIONERS[k])}</span>'
+        for k in kinds
+    )
+    return f'<p class="key">{spans}</p>'
+
+
+def _quantiles(q: dict[str, float]) -> str:
+    return " / ".join(f"{q[name]:.3g}" for name in ("q05", "median", "q95"))
+
+
+def _percent(value: float) -> str:
+    return "unknown" if value != value else f"{value:.1%}"
+
+
+def _distance(interval: Interval) -> str:
+    """A distance, or only its interval where noise leaves more open than it says."""
+    if interval.high - interval.low > 0.3:
+        return f"not resolved by these probes: between {interval.low:.2f} and {interval.high:.2f}"
+    return f"{interval.value:.3f} [{interval.low:.3f}, {interval.high:.3f}]"

@@ -1,0 +1,130 @@
+"""What is inspected: a network with its batches, checked, with errors that say what to do."""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from equilibrate.optim.live_loss import LiveLoss
+from equilibrate.study.problem import Problem
+
+
+class InspectError(RuntimeError):
+    """Raised where a model cannot be inspected; the text says why and what to do."""
+
+
+class Subject:
+    """The network of a seed on a device, and its losses batch by batch.
+
+    A batch's loss is computed from the same random state every time, so that dropout draws the
+    same masks and every product is one with the same Hessian.
+    """
+
+    def __init__(self, problem: Problem, *, seed: int, device: torch.device, batches: int) -> None:
+        self.name = problem.name
+        self.seed = seed
+        self.model: nn.Module = problem.network(seed).to(device)
+        named = [(n, p) for n, p in self.model.named_parameters() if p.requires_grad]
+        if not named:
+            raise InspectError(
+                f"{problem.name}: the network has no parameter that requires a gradient, so that "
+                "there is no curvature to show. Does model() register its tensors as nn.Parameter?"
+            )
+        self.names = [name for name, _ in named]
+        self.parameters = [parameter for _, parameter in named]
+        self._measure = problem.loss
+        inputs, targets = problem.on(device, self.parameters[0].dtype)
+        order = torch.randperm(len(inputs), generator=torch.Generator().manual_seed(seed))
+        order = order.to(device)
+        count = min(batches, len(inputs) // problem.batch_size)
+        self._batches = [
+            (inputs[chosen], targets[chosen])
+            for chosen in order[: count * problem.batch_size].view(count, -1)
+        ]
+        self.batch_size = problem.batch_size
+
+    @property
+    def batches(self) -> int:
+        """The number of batches at hand: fewer than asked for where there are not more cases."""
+        return len(self._batches)
+
+    @property
+    def size(self) -> int:
+        """The number of parameters."""
+        return sum(p.numel() for p in self.parameters)
+
+    def loss(self, batch: int) -> Tensor:
+        """Return the live loss of a batch, checked."""
+        inputs, targets = self._batches[batch]
+        with _random_state(self.seed + batch, inputs.device), explained(self.name):
+            loss = self._measure(self.model(inputs), targets)
+        if not isinstance(loss, Tensor) or loss.numel() != 1:
+            shape = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
+            raise InspectError(
+                f"{self.name}: loss(output, targets) must be one number, got {shape}. "
+                "Reduce it: .mean()"
+            )
+        if not math.isfinite(float(loss.detach())):
+            raise InspectError(
+                f"{self.name}: the loss of batch {batch} is {float(loss.detach())}, and what is "
+                "not finite has no curvature. Look for inputs or targets that are NaN, for a "
+                "logarithm or a division of zero in the loss, and for a seed whose initial "
+                "weights overflow."
+            )
+        return loss
+
+    def hessian(self, batch: int) -> "Product":
+        """Return the Hessian of a batch's loss as a function from vectors to products."""
+        return Product(self, batch)
+
+
+class Product:
+    """H v of one batch's loss; the graph lives as long as this does."""
+
+    def __init__(self, subject: Subject, batch: int) -> None:
+        loss = subject.loss(batch)
+        self._wanted = range(len(subject.parameters))
+        self._name = subject.name
+        with explained(subject.name):
+            self._live = LiveLoss(loss, subject.parameters)
+
+    def __call__(self, vectors: list[Tensor]) -> list[Tensor]:
+        """Multiply; a product that is not finite is explained."""
+        with explained(self._name):
+            products = self._live(vectors, self._wanted)
+        if not all(bool(p.isfinite().all()) for p in products):
+            raise InspectError(
+                f"{self._name}: the loss is finite but its second derivative is not. Look for a "
+                "square root, a norm or a division at zero; a small constant inside cures it."
+            )
+        return products
+
+
+@contextmanager
+def explained(name: str) -> Iterator[None]:
+    """Turn what torch or the user's code raises into an explanation."""
+    try:
+        yield
+    except (InspectError, torch.OutOfMemoryError):
+        raise
+    except (RuntimeError, ValueError, TypeError, NotImplementedError) as error:
+        text = str(error)
+        if "second derivative" in text:
+            raise InspectError(
+                f"{name}: this model has no second derivative, which every number of the report "
+                "rests on. Fused attention: run it inside "
+                "torch.nn.attention.sdpa_kernel(SDPBackend.MATH). A compiled model: give the "
+                "uncompiled one. A function of your own: write its backward with torch "
+                f"operations, without once_differentiable. The reason: {text}"
+            ) from error
+        raise InspectError(f"{name}: the loss cannot be computed. The reason: {text}") from error
+
+
+@contextmanager
+def _random_state(seed: int, device: torch.device) -> Iterator[None]:
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(seed)
+        yield

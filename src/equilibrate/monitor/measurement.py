@@ -1,0 +1,159 @@
+"""One measurement of a training run: from the optimizer's state, and from products with H.
+
+Names in a record: `layers/NAME/...` for a tensor, the rest for the whole model; a number with an
+interval is three entries, `x`, `x/low` and `x/high`. `docs/monitor.md` explains each.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from equilibrate.curvature.graph import parallel_models, unnoticed_by, without_hooks
+from equilibrate.monitor.denominators import Divisor, divisor_of, stability_limit
+from equilibrate.monitor.distances import Sums
+from equilibrate.monitor.interval import Interval
+from equilibrate.monitor.layers import damp_, distance_sums, divided, probed
+from equilibrate.monitor.probes import Probes
+from equilibrate.monitor.sinks import Record
+from equilibrate.monitor.spectrum import Spectrum, spectrum
+from equilibrate.optim.live_loss import LiveLoss
+
+_DAMPING = 1e-2  # ESGD's own share, where the optimizer divides by nothing
+
+Product = Callable[[list[Tensor]], Sequence[Tensor]]
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A parameter with its name and its group."""
+
+    name: str
+    parameter: Tensor
+    group: dict[str, Any]
+
+    def named(self, told: Record) -> Record:
+        """Return entries under this layer's name."""
+        return {f"layers/{self.name}/{key}": value for key, value in told.items()}
+
+
+def from_state(optimizer: Optimizer, watched: Sequence[Watched]) -> Record:
+    """Return what the optimizer's state says, without any product."""
+    told: Record = {}
+    for each in watched:
+        found = divisor_of(optimizer, each.parameter, each.group)
+        if found is not None:
+            told |= each.named(divided(found, float(each.group["lr"])))
+    return told
+
+
+def from_curvature(
+    loss: Tensor,
+    optimizer: Optimizer,
+    watched: Sequence[Watched],
+    *,
+    probes: int,
+    steps: int,
+    seed: int,
+) -> Record:
+    """Return what `probes` + 2 `steps` products with the Hessian of a live loss say.
+
+    Four vectors of the model's size are alive at once beyond its gradient, and what one or two
+    tensors need in passing: two means, a vector and its product while probing, then a divisor and
+    Lanczos' three.
+    """
+    parameters = [each.parameter for each in watched]
+    live = LiveLoss(loss, parameters)
+    everything = range(len(parameters))
+
+    def product(vectors: list[Tensor]) -> Sequence[Tensor]:
+        return live(vectors, everything)
+
+    found = Probes(parameters, seed=seed)
+    for _ in range(probes):
+        found.add(product)
+    told = _from_probes(found, optimizer, watched, _gradients(loss, optimizer, watched))
+    divisors = _divisors(optimizer, watched, found)
+    del found
+    plain = spectrum(product, parameters, steps=steps, starts=1, seed=seed)
+    after = spectrum(product, parameters, diagonal=divisors, steps=steps, starts=1, seed=seed)
+    return told | _from_spectra(plain, after, watched)
+
+
+def _gradients(loss: Tensor, optimizer: Optimizer, watched: Sequence[Watched]) -> list[Tensor]:
+    """Return |g| of this loss, unless the optimizer keeps an average of squares itself."""
+    if any(_kind(optimizer, each) == "squared gradient" for each in watched):
+        return []
+    parameters = [each.parameter for each in watched]
+    with without_hooks(parameters), unnoticed_by(parallel_models(loss)):
+        found = torch.autograd.grad(
+            loss, parameters, retain_graph=True, allow_unused=True, materialize_grads=True
+        )
+    return [g.abs_() for g in found]
+
+
+def _kind(optimizer: Optimizer, each: Watched) -> str | None:
+    found = divisor_of(optimizer, each.parameter, each.group)
+    return None if found is None else found.kind
+
+
+def _from_probes(
+    found: Probes, optimizer: Optimizer, watched: Sequence[Watched], gradients: list[Tensor]
+) -> Record:
+    told: Record = {}
+    total: dict[str, Sums] = {}
+    for i, each in enumerate(watched):
+        divisor = divisor_of(optimizer, each.parameter, each.group)
+        weight = float("nan") if divisor is None else divisor.weight
+        told |= each.named(probed(found, i, weight))
+        equilibration = _diagonal(divisor, "equilibration")
+        gradient = gradients[i] if gradients else _diagonal(divisor, "squared gradient")
+        for pair, sums in distance_sums(found, i, equilibration, gradient).items():
+            told |= each.named(_entries(f"distance/{pair}", sums.distance()))
+            total[pair] = total.get(pair, Sums()) + sums
+    for pair, sums in total.items():
+        told |= _entries(f"distance/{pair}", sums.distance())
+    return told
+
+
+def _diagonal(divisor: Divisor | None, kind: str) -> Tensor | None:
+    return divisor.diagonal if divisor is not None and divisor.kind == kind else None
+
+
+def _divisors(optimizer: Optimizer, watched: Sequence[Watched], found: Probes) -> list[Tensor]:
+    """Return what every gradient is divided by: the optimizer's, or equilibration as ESGD would."""
+    count = sum(m.numel() for m in found.mean_square)
+    mean = sum(float(m.sqrt().sum()) for m in found.mean_square) / max(1, count)
+    divisors = []
+    for each, square in zip(watched, found.mean_square, strict=True):
+        divisor = divisor_of(optimizer, each.parameter, each.group)
+        divisors.append(
+            damp_(square.sqrt(), _DAMPING, mean or 1.0)
+            if divisor is None
+            else divisor.divisor.to(square.dtype)
+        )
+    return divisors
+
+
+def _from_spectra(plain: Spectrum, after: Spectrum, watched: Sequence[Watched]) -> Record:
+    told = {"negative_share": plain.negative_share, "smallest": plain.smallest}
+    entries: Record = {}
+    for name, found in (("", plain), ("preconditioned/", after)):
+        told |= {
+            f"{name}sharpness": found.largest,
+            f"{name}condition_median": found.condition(0.5),
+            f"{name}condition_top_tenth": found.condition(0.9),
+        }
+    for name, interval in told.items():
+        entries |= _entries(name, interval)
+    rate = max(float(each.group["lr"]) for each in watched)
+    entries["preconditioned/sharpness_times_lr"] = rate * after.largest.value
+    entries["preconditioned/stability_limit"] = min(stability_limit(e.group) for e in watched)
+    return entries
+
+
+def _entries(name: str, interval: Interval) -> Record:
+    return {name: interval.value, f"{name}/low": interval.low, f"{name}/high": interval.high}

@@ -1,0 +1,131 @@
+"""The monitor: at chosen steps, what the preconditioner sees, layer by layer.
+
+    monitor = Monitor(model, optimizer, JSONLines("run.jsonl"))
+    for x, y in loader:
+        loss = criterion(model(x), y)
+        monitor(loss)          # before backward: measures when due, else returns at once
+        ...
+
+It draws its own vectors (torch's generators are never touched), writes to no gradient, parameter or
+state, and so leaves the run as it was, to the bit. One measurement is `probes` + 2 `steps` products
+with the Hessian of the loss at hand.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from equilibrate.monitor.measurement import Watched, from_curvature, from_state
+from equilibrate.monitor.schedule import Schedule
+from equilibrate.monitor.sinks import Record, Sink
+from equilibrate.optim.warn import warn_user
+
+Named = Iterable[tuple[str, Tensor]]
+
+
+class Monitor:
+    """Watch the curvature of a training run, with any torch optimizer.
+
+    Args:
+        model: the network, or (name, parameter) pairs such as `model.named_parameters()`.
+        optimizer: ESGD, JacobiSGD or any other of torch's; read, never changed.
+        sink: called with every record, a flat dict of numbers (`sinks.py`).
+        every: calls between measurements, at least.
+        budget: the share of the run's time that measuring may take; a measurement that is due
+            waits until what was spent is below it. So the whole cost stays below that share plus
+            one measurement. None measures every `every` calls, whatever it costs.
+        probes: vectors for diagonals and their errors.
+        steps: products for each of the two spectra, before and after preconditioning.
+        seed: of the monitor's own vectors.
+        clock: seconds that have passed; for tests.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+        >>> optimizer = torch.optim.Adam(model.parameters())
+        >>> seen = []
+        >>> monitor = Monitor(model, optimizer, seen.append, every=2, budget=None)
+        >>> for _ in range(4):
+        ...     loss = model(torch.randn(16, 4)).square().mean()
+        ...     record = monitor(loss)
+        ...     loss.backward()
+        ...     optimizer.step()
+        ...     optimizer.zero_grad()
+        >>> [record["step"] for record in seen], seen[-1]["sharpness"] > 0
+        ([0, 2], True)
+    """
+
+    def __init__(
+        self,
+        model: nn.Module | Named,
+        optimizer: Optimizer,
+        sink: Sink,
+        *,
+        every: int = 1000,
+        budget: float | None = 0.02,
+        probes: int = 4,
+        steps: int = 16,
+        seed: int = 0,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """Take what is watched; nothing is measured before the first call."""
+        if probes < 2 or steps < 2:
+            raise ValueError(f"probes and steps must be at least 2, got {probes} and {steps}")
+        named = model.named_parameters() if isinstance(model, nn.Module) else model
+        self._names = {parameter: name for name, parameter in named}
+        self._optimizer = optimizer
+        self._sink = sink
+        self._probes, self._steps, self._seed = probes, steps, seed
+        self._schedule = Schedule(every, budget, clock)
+        self._clock = clock
+        self._warned = False
+
+    def __call__(self, loss: Tensor) -> Record | None:
+        """Measure this live loss when due, hand the record to the sink and return it."""
+        if not self._schedule.due():
+            return None
+        started = self._clock()
+        record: Record = {"step": self._schedule.calls - 1, "loss": float(loss.detach())}
+        watched = self._watched()
+        record |= from_state(self._optimizer, watched)
+        record |= self._curvature(loss, watched)
+        record["seconds"] = self._clock() - started
+        self._schedule.spend(record["seconds"])
+        self._sink(record)
+        return record
+
+    def _watched(self) -> list[Watched]:
+        groups = self._optimizer.param_groups
+        pairs = [(p, g) for g in groups for p in g["params"] if p.requires_grad]
+        names = [self._names.get(p, f"parameter {i}") for i, (p, _) in enumerate(pairs)]
+        return [Watched(name, p, g) for name, (p, g) in zip(names, pairs, strict=True)]
+
+    def _curvature(self, loss: Tensor, watched: list[Watched]) -> Record:
+        """Measure, or say once why this loss cannot be."""
+        if not math.isfinite(float(loss.detach())):
+            return self._without("the loss is not finite")
+        try:
+            return from_curvature(
+                loss,
+                self._optimizer,
+                watched,
+                probes=self._probes,
+                steps=self._steps,
+                seed=self._seed + self._schedule.calls,  # new vectors every time
+            )
+        except torch.OutOfMemoryError:
+            raise
+        except (RuntimeError, ValueError) as error:
+            return self._without(str(error))
+
+    def _without(self, reason: str) -> Record:
+        if not self._warned:
+            self._warned = True
+            warn_user(
+                f"The monitor cannot measure the curvature: {reason} It goes on with what the "
+                "optimizer's state shows, and tries again when due."
+            )
+        return {"unmeasured": reason}

@@ -1,0 +1,94 @@
+"""Probes with sign vectors, folded into both curvature diagonals at once.
+
+With signs (v_i^2 = 1) one number per element and probe, h = v * Hv, holds both diagonals:
+E[h] = H_ii (Jacobi, before the absolute value) and E[h^2] = E[(Hv)_i^2] (equilibration, squared).
+So two running means, two vectors in all, give both with Jacobi's standard error, as
+Var(h) = E[h^2] - E[h]^2.
+
+What needs every single probe (the error of the equilibration diagonal, its quantiles with errors,
+how batches differ) is kept for a sample of the elements: all of a small tensor, `SAMPLE` of a
+large one, drawn once.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from equilibrate.curvature import draw
+from equilibrate.curvature.estimate import HessianOperator
+
+SAMPLE = 1024
+
+
+def sampled_elements(parameter: Tensor, sample: int = SAMPLE) -> Tensor:
+    """Return positions, row-major, of a sample of a tensor's elements; all where they are few.
+
+    Example:
+        >>> sampled_elements(torch.zeros(2, 3))
+        tensor([0, 1, 2, 3, 4, 5])
+    """
+    count = parameter.numel()
+    if count <= sample:
+        return torch.arange(count, device=parameter.device)
+    generator = torch.Generator().manual_seed(count)  # torch's own generator stays where it is
+    drawn = torch.randint(count, (sample,), generator=generator)
+    return drawn.sort().values.to(parameter.device)
+
+
+class Probes:
+    """Running means of h and h^2 for every element, and the history of a sample.
+
+    Example:
+        >>> w = torch.tensor([1.0, -2.0], requires_grad=True)
+        >>> from equilibrate import LossHessian
+        >>> found = Probes([w])
+        >>> found.add(LossHessian((w**3).sum(), [w]))
+        >>> found.equilibration(), found.jacobi()
+        ([tensor([ 6., 12.])], [tensor([ 6., 12.])])
+    """
+
+    def __init__(self, parameters: Sequence[Tensor], *, seed: int = 0, sample: int = SAMPLE):
+        self._like = [p.detach() for p in parameters]
+        self._elements = [sampled_elements(p, sample) for p in self._like]
+        self._history: list[list[Tensor]] = [[] for _ in self._like]
+        self.batches: list[int] = []  # of each probe, its batch
+        self.seed = seed
+        wide = [torch.promote_types(p.dtype, torch.float32) for p in self._like]
+        self.mean = [torch.zeros_like(p, dtype=d) for p, d in zip(self._like, wide, strict=True)]
+        self.mean_square = [torch.zeros_like(m) for m in self.mean]
+
+    @property
+    def count(self) -> int:
+        """The number of probes folded."""
+        return len(self.batches)
+
+    def add(self, hessian: HessianOperator, *, batch: int = 0) -> None:
+        """Fold one more product; `batch` names what the Hessian was measured on."""
+        vectors = draw("rademacher", self._like, seed=self.seed, probe=self.count)
+        products = list(hessian(vectors))
+        self.batches.append(batch)
+        for i, mean in enumerate(self.mean):
+            h = vectors[i].to(mean.dtype).mul_(products[i])
+            products[i] = vectors[i] = h  # the rest of both is free
+            mean.add_(h - mean, alpha=1 / self.count)
+            self._history[i].append(h.flatten()[self._elements[i]].double().cpu())
+            square = h.square()
+            self.mean_square[i].add_(square.sub_(self.mean_square[i]), alpha=1 / self.count)
+
+    def history(self, layer: int) -> Tensor:
+        """Return h of one tensor's sampled elements, (probes, elements), in double precision."""
+        return torch.stack(self._history[layer])
+
+    def equilibration(self) -> list[Tensor]:
+        """Return sqrt(E[h^2]), the row norms, for every element."""
+        return [square.sqrt() for square in self.mean_square]
+
+    def jacobi(self) -> list[Tensor]:
+        """Return |E[h]|, the absolute diagonal with its noise, for every element."""
+        return [mean.abs() for mean in self.mean]
+
+    def jacobi_variance(self, layer: int) -> Tensor:
+        """Return the squared standard error of E[h], for every element of a tensor."""
+        variance = (self.mean_square[layer] - self.mean[layer].square()).clamp_(min=0)
+        return variance.div_(max(1, self.count - 1))

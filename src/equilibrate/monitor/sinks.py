@@ -1,0 +1,88 @@
+"""Where records go: any callable that takes a dict will do; these two are ready-made.
+
+W&B is `Monitor(model, optimizer, wandb.log)`; MLflow is
+`lambda r: mlflow.log_metrics(numbers(r), step=r["step"])`.
+"""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+Record = dict[str, Any]
+Sink = Callable[[Record], object]
+
+
+def numbers(record: Record) -> dict[str, float]:
+    """Return the finite numbers of a record: what scalar charts can show.
+
+    Example:
+        >>> numbers({"step": 3, "loss": 0.5, "note": "x", "sharpness": float("inf")})
+        {'step': 3.0, 'loss': 0.5}
+    """
+    kept = {k: v for k, v in record.items() if isinstance(v, (int, float))}
+    return {k: float(v) for k, v in kept.items() if math.isfinite(v)}
+
+
+class JSONLines:
+    r"""Append every record to a file, one line each; NaN and infinity become null.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "run.jsonl"
+        >>> JSONLines(path)({"step": 0, "loss": float("nan")})
+        >>> path.read_text()
+        '{"step": 0, "loss": null}\n'
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+
+    def __call__(self, record: Record) -> None:
+        """Write one line; the file is closed in between, so that a killed run loses nothing."""
+        finite = {k: _finite(v) for k, v in record.items()}
+        with self.path.open("a") as file:
+            file.write(json.dumps(finite, allow_nan=False) + "\n")
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+class Writer(Protocol):
+    """What TensorBoard's SummaryWriter has."""
+
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> object:
+        """Note one number."""
+        ...
+
+    def flush(self) -> object:
+        """Write what was noted."""
+        ...
+
+
+class TensorBoard:
+    """Show every number as a scalar chart; takes a SummaryWriter, or a folder to open one in."""
+
+    def __init__(self, writer: "Writer | str | Path") -> None:
+        self._writer = _open(writer) if isinstance(writer, (str, Path)) else writer
+
+    def __call__(self, record: Record) -> None:
+        """Add one point to every chart, and write it: records are rare, and a run may be killed."""
+        for name, value in numbers(record).items():
+            if name != "step":
+                self._writer.add_scalar(name, value, record["step"])
+        self._writer.flush()
+
+
+def _open(folder: str | Path) -> Writer:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise ImportError(
+            "this sink needs TensorBoard: pip install tensorboard; or pass JSONLines('run.jsonl')"
+        ) from error
+    writer: Writer = SummaryWriter(str(folder))
+    return writer

@@ -1,0 +1,201 @@
+"""The inspection's numbers against dense Hessians of every batch."""
+
+import math
+
+import pytest
+import torch
+
+from equilibrate import cosine_distance, hessian
+from equilibrate.exact import transformed
+from equilibrate.inspect.advice import rate_limit, suggestions
+from equilibrate.inspect.findings import DAMPING, QUICK, Budget
+from equilibrate.inspect.measure import inspect
+from equilibrate.inspect.report import write
+from equilibrate.inspect.subject import Subject
+from equilibrate.study.progress import Progress
+from tests.inspect import problems
+
+BUDGET = Budget(batches=3, probes=200, steps=60, starts=2)
+CPU = torch.device("cpu")
+
+
+def _inspected(problem, budget, seed=0):
+    subject = Subject(problem, seed=seed, device=CPU, batches=budget.batches)
+    progress = Progress("test", budget.products, stream=None)
+    return inspect(subject, budget, quick=False, progress=progress), subject
+
+
+@pytest.fixture(scope="module")
+def found():
+    return _inspected(problems.small, BUDGET)[0]
+
+
+@pytest.fixture(scope="module")
+def dense():
+    """Of every batch: the Hessian and the gradient."""
+    return _dense(Subject(problems.small, seed=0, device=CPU, batches=3))
+
+
+def _dense(subject):
+    matrices, gradients = [], []
+    for batch in range(subject.batches):
+        loss = subject.loss(batch)
+        matrices.append(hessian(loss, subject.parameters))
+        parts = torch.autograd.grad(subject.loss(batch), subject.parameters)
+        gradients.append(torch.cat([g.flatten() for g in parts]))
+    return torch.stack(matrices), torch.stack(gradients), [p.numel() for p in subject.parameters]
+
+
+def _diagonals(dense):
+    matrices, gradients, _ = dense
+    return {
+        "equilibration": matrices.square().sum(-1).mean(0).sqrt(),
+        "jacobi": matrices.diagonal(dim1=-2, dim2=-1).mean(0).abs(),
+        "gradient": gradients.square().mean(0).sqrt(),
+    }
+
+
+def _damped(diagonal, sizes):
+    return torch.cat([d + DAMPING * d.mean() for d in diagonal.split(sizes)])
+
+
+def test_the_spectrum_of_a_small_model_is_exact(found, dense):
+    first = dense[0][0]
+    values = torch.linalg.eigvalsh((first + first.mT) / 2)
+    assert found.size == len(values)
+    torch.testing.assert_close(found.spectra["none"].ritz[0].nodes, values)
+    sizes = values.abs().sort().values
+    middle = found.spectra["none"].condition(0.5).value
+    assert middle == pytest.approx(float(sizes[-1] / sizes[len(sizes) // 2 - 1]), rel=1e-6)
+
+
+# 600 probes know a row norm to 0.71 / sqrt(600) = 3%; the squared gradient is exact.
+@pytest.mark.parametrize(("name", "tolerance"), [("equilibration", 0.06), ("gradient", 1e-5)])
+def test_the_spectrum_after_preconditioning(found, dense, name, tolerance):
+    divisor = _damped(_diagonals(dense)[name], dense[2])
+    values = torch.linalg.eigvalsh(transformed(dense[0][0], divisor))
+    assert found.spectra[name].largest.value == pytest.approx(float(values[-1]), rel=tolerance)
+    assert found.spectra[name].smallest.value == pytest.approx(float(values[0]), rel=tolerance)
+    assert rate_limit(found, name) == pytest.approx(2 / float(values[-1]), rel=tolerance)
+
+
+def test_distances_of_some_batches_hold_those_of_all():
+    """Eighty batches make the exact diagonals, twenty of them are inspected."""
+    everything = _dense(Subject(problems.many, seed=0, device=CPU, batches=80))
+    exact = _diagonals(everything)
+    found, _ = _inspected(problems.many, Budget(batches=20, probes=20, steps=20, starts=1))
+    for pair, interval in found.distances.items():
+        one, other = pair.split("_")
+        assert float(cosine_distance(exact[one], exact[other])) in interval, pair
+        assert interval.high - interval.low < 0.2
+
+
+def test_the_layers_quantiles(found, dense):
+    exact = _diagonals(dense)
+    for i, layer in enumerate(found.layers):
+        for name, tolerance in (("equilibration", 0.15), ("gradient", 1e-6)):
+            own = exact[name].split(dense[2])[i]
+            for q, quantile in (("q05", 0.05), ("median", 0.5), ("q95", 0.95)):
+                expected = float(own.quantile(quantile))
+                assert layer.quantiles[name][q] == pytest.approx(expected, rel=tolerance)
+        assert layer.unseen == 0
+
+
+def test_the_error_between_batches(found, dense):
+    """Row norms of three batches: their relative scatter, in D."""
+    squares = dense[0].square().sum(-1)
+    scatter = (squares.var(0) / squares.mean(0).square()).mean().sqrt() / 2
+    assert found.batch_error == pytest.approx(float(scatter), rel=0.15)
+
+
+def test_the_error_of_one_probe(found, dense):
+    """For signs, within a batch: Var(h^2) = 2 (r^4 - sum H_ij^4); batches differ on top."""
+    rows = dense[0].square().sum(-1)
+    within = (2 * (rows.square() - dense[0].pow(4).sum(-1))).mean(0)
+    between = rows.var(0, correction=0)
+    one = ((within + between) / rows.mean(0).square()).mean().sqrt() / 2
+    said = [layer.one_probe_error for layer in found.layers]
+    sizes = torch.tensor(dense[2], dtype=torch.float64)
+    mean = math.sqrt(float((torch.tensor(said).square() * sizes).sum() / sizes.sum()))
+    assert mean == pytest.approx(float(one), rel=0.15)
+
+
+def test_quick_intervals_hold_the_dense_answer_too():
+    """A model too large for the quick budget to measure exactly, with dropout, in float32."""
+    found, subject = _inspected(problems.wide, QUICK)
+    assert not found.spectra["none"].complete
+    matrix = hessian(subject.loss(0), subject.parameters).double()
+    values = torch.linalg.eigvalsh((matrix + matrix.mT) / 2)
+    spectrum = found.spectra["none"]
+    assert float(values[-1]) in spectrum.largest
+    assert float(values[0]) in spectrum.smallest
+    sizes = values.abs().sort().values
+    assert float(sizes[-1] / sizes[len(sizes) // 2 - 1]) in spectrum.condition(0.5)
+
+
+def test_one_batch_alone_leaves_the_noise_between_batches_open():
+    found, _ = _inspected(problems.one_batch, QUICK)
+    assert len(found.losses) == 1
+    assert math.isnan(found.batch_error)
+    assert all(math.isnan(layer.batch_error) for layer in found.layers)
+
+
+def test_the_same_seed_gives_the_same_numbers_and_leaves_torch_s_generator():
+    before = torch.get_rng_state()
+    first, second = (_inspected(problems.wide, QUICK)[0] for _ in range(2))
+    assert torch.equal(before, torch.get_rng_state())
+    assert first.distances == second.distances
+    assert first.layers == second.layers
+    assert first.losses == second.losses
+    assert _inspected(problems.wide, QUICK, seed=1)[0].losses != first.losses
+
+
+def test_suggestions_follow_the_numbers(found):
+    rate, damping, warmup = suggestions(found)
+    limit = 2 / found.spectra["equilibration"].largest.value
+    assert rate.value == f"{limit / 10:.2g} to {limit:.2g}, first {limit / 2:.2g}"
+    assert f"{limit:.2g}" in rate.reason
+    assert damping.value.startswith("0.01")
+    one = found.error_by_probes[0][1]
+    count = int(warmup.value.split()[0])
+    assert one / math.sqrt(count) <= 0.15 < one / math.sqrt(count - 1)
+
+
+def test_descent_turns_at_the_rate_it_is_told(found):
+    """On the quadratic of the first batch: a little below the limit shrinks, above it grows."""
+    subject = Subject(problems.small, seed=0, device=CPU, batches=3)
+    matrix = hessian(subject.loss(0), subject.parameters)
+    values, vectors = torch.linalg.eigh((matrix + matrix.mT) / 2)
+    limit = rate_limit(found, "none")
+    top = vectors[:, -1]
+    for factor, shrinks in ((0.97, True), (1.03, False)):
+        step = top - factor * limit * (matrix @ top)
+        assert (float(step.norm()) < 1) == shrinks
+    assert float(values[-1]) > 0
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_gpu_finds_the_same():
+    """In double precision, where only the order of sums differs."""
+    found = []
+    for device in ("cpu", "cuda"):
+        subject = Subject(problems.small, seed=0, device=torch.device(device), batches=3)
+        progress = Progress("test", 1.0, stream=None)
+        found.append(inspect(subject, QUICK, quick=True, progress=progress))
+    for name, spectrum in found[0].spectra.items():
+        other = found[1].spectra[name].largest.value
+        assert spectrum.largest.value == pytest.approx(other, rel=1e-6)
+    for first, second in zip(found[0].layers, found[1].layers, strict=True):
+        assert first.relative_error == pytest.approx(second.relative_error, rel=1e-6)
+
+
+def test_awkward_parameters_are_inspected(tmp_path):
+    found, _ = _inspected(problems.awkward, QUICK)
+    layers = {layer.name: layer for layer in found.layers}
+    assert list(layers) == ["scalar", "empty", "unused", "table.weight", "inner.weight",
+                            "inner.bias"]  # fmt: skip
+    assert layers["unused"].unseen == 1
+    assert layers["table.weight"].unseen == pytest.approx(0.4)  # four tokens never met
+    path = write(found, tmp_path / "report.html", command="test")
+    assert path.read_text().count("<svg") == 9
