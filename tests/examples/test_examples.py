@@ -209,8 +209,9 @@ def test_killed_in_mid_training_and_restarted_by_torchrun(tmp_path):
     for folder in (undisturbed, killed):
         folder.mkdir()
     torchrun(2, "examples.torchrun_ddp", undisturbed)
-    printed = torchrun(2, "tests.examples.killed", killed, restarts=1)
-    assert "SIGKILL" in printed or "-9" in printed
+    torchrun(2, "tests.examples.killed", killed, restarts=1)
+    # torchrun may name the other rank, which lost its peer, as the one that failed.
+    assert (killed / "dies").exists()
     assert [Path(killed, f"steps-{rank}").read_text() for rank in (0, 1)] == ["20", "20"]
     final = [torch.load(f / "final.pt", weights_only=True) for f in (undisturbed, killed)]
     torch.testing.assert_close(*final, **EXACT)

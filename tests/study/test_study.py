@@ -44,7 +44,9 @@ def test_a_record_holds_what_the_plan_promises(tmp_path):
     assert first["curve"]["updates"] == [0, 3, 6, 9, 12]
     assert (first["status"], first["rung"], first["together"]) == ("finished", None, 3)
     assert first["final_error"] == first["curve"]["error"][-1]
-    made = {"versions", "device", "machine", "threads", "seed", "command", "time", "seconds"}
+    made = {
+        "versions", "commit", "device", "machine", "threads", "seed", "command", "time", "seconds",
+    }  # fmt: skip
     assert first["provenance"].keys() == made
     assert third["status"] == "diverged"
     assert third["final_error"] == third["curve"]["error"][-1]
