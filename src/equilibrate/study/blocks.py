@@ -27,8 +27,8 @@ _LONG = 4_000_000  # updates of all trials of a block together
 class Block:
     """Rows `start` to `stop` of a stack of `total`, their optimizer and their schedules.
 
-    `long` tells that compiling the probing pass will pay: on a GPU it takes 10 s or more, and saves
-    about 3 microseconds per trial and update.
+    `long` tells that compiling the probing pass should pay: on a GPU it takes 10 s or more, and by
+    estimate from profiles saves about 3 microseconds per trial and update.
     """
 
     start: int
