@@ -16,6 +16,7 @@ from equilibrate.curvature.graph import parallel_models, unnoticed_by, without_h
 from equilibrate.monitor.denominators import Divisor, divisor_of, stability_limit
 from equilibrate.monitor.distances import Sums
 from equilibrate.monitor.interval import Interval
+from equilibrate.monitor.layer_spectra import block_spectra
 from equilibrate.monitor.layers import damp_, distance_sums, divided, probed
 from equilibrate.monitor.probes import Probes
 from equilibrate.monitor.sinks import Record
@@ -50,21 +51,44 @@ def from_state(optimizer: Optimizer, watched: Sequence[Watched]) -> Record:
     return told
 
 
+@dataclass(frozen=True)
+class Effort:
+    """How much is measured: products with the Hessian, and the seed of the vectors."""
+
+    probes: int
+    steps: int
+    seed: int
+
+
 def from_curvature(
     loss: Tensor,
     optimizer: Optimizer,
     watched: Sequence[Watched],
-    *,
-    probes: int,
-    steps: int,
-    seed: int,
+    effort: Effort,
+    layers: Sequence[int] = (),
 ) -> Record:
-    """Return what `probes` + 2 `steps` products with the Hessian of a live loss say.
+    """Return what products with the Hessian of a live loss say.
+
+    `probes` + 2 `steps` of them, and for each of the `layers`, by position, 2 `steps` with its own
+    block of the Hessian.
 
     Four vectors of the model's size are alive at once beyond its gradient, and what one or two
     tensors need in passing: two means, a vector and its product while probing, then a divisor and
-    Lanczos' three.
+    Lanczos' three, of the model's size or of a layer's.
     """
+    told, divisors = _whole(loss, optimizer, watched, effort)
+    for i in layers:
+        before, after = block_spectra(
+            loss, watched[i].parameter, divisors[i], steps=effort.steps, seed=effort.seed
+        )
+        told |= watched[i].named(_from_spectra(before, after, [watched[i]]))
+    return told
+
+
+def _whole(
+    loss: Tensor, optimizer: Optimizer, watched: Sequence[Watched], effort: Effort
+) -> tuple[Record, list[Tensor]]:
+    """Return what the probes and the whole model's spectra say, and what is divided by."""
     parameters = [each.parameter for each in watched]
     live = LiveLoss(loss, parameters)
     everything = range(len(parameters))
@@ -72,15 +96,17 @@ def from_curvature(
     def product(vectors: list[Tensor]) -> Sequence[Tensor]:
         return live(vectors, everything)
 
-    found = Probes(parameters, seed=seed)
-    for _ in range(probes):
+    found = Probes(parameters, seed=effort.seed)
+    for _ in range(effort.probes):
         found.add(product)
     told = _from_probes(found, optimizer, watched, _gradients(loss, optimizer, watched))
     divisors = _divisors(optimizer, watched, found)
     del found
-    plain = spectrum(product, parameters, steps=steps, starts=1, seed=seed)
-    after = spectrum(product, parameters, diagonal=divisors, steps=steps, starts=1, seed=seed)
-    return told | _from_spectra(plain, after, watched)
+    plain, after = (
+        spectrum(product, parameters, diagonal=d, steps=effort.steps, starts=1, seed=effort.seed)
+        for d in (None, divisors)
+    )
+    return told | _from_spectra(plain, after, watched), divisors
 
 
 def _gradients(loss: Tensor, optimizer: Optimizer, watched: Sequence[Watched]) -> list[Tensor]:
