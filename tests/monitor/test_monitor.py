@@ -67,7 +67,7 @@ def test_a_run_with_the_monitor_at_every_step_is_the_same_to_the_bit(make):
     seen = []
 
     def watched(model, optimizer):
-        return Monitor(model, optimizer, seen.append, every=1, budget=None)
+        return Monitor(model, optimizer, seen.append, every=1, budget=None, layer_spectra=2)
 
     alone = _train(make, lambda model, optimizer: lambda loss: None)
     beside = _train(make, watched)

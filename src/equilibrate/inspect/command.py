@@ -69,7 +69,8 @@ def run(arguments: argparse.Namespace, command: str) -> Path:
     device = torch.device(arguments.device)
     subject = Subject(problem, seed=arguments.seed, device=device, batches=budget.batches)
     exact = min(budget.steps * budget.starts, subject.size)
-    total = 2 * subject.batches * budget.probes + 4 * exact
+    blocks = 2 * min(budget.layers, len(subject.names)) * budget.layer_steps
+    total = 2 * subject.batches * budget.probes + 4 * exact + blocks
     progress = Progress(subject.name[:22], total)
     found = inspect(subject, budget, quick=arguments.quick, progress=progress)
     if progress.done < progress.total:
