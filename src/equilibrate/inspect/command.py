@@ -4,7 +4,6 @@ import argparse
 import re
 import sys
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -82,8 +81,7 @@ def run(arguments: argparse.Namespace, command: str) -> Path:
 
 
 def _problem(arguments: argparse.Namespace) -> Problem:
-    folder = arguments.data
-    problem = find_problem(arguments.problem, {n: partial(m, folder) for n, m in BUILT_IN.items()})
+    problem = find_problem(arguments.problem, BUILT_IN, arguments.data)
     if arguments.batch_size:
         problem = replace(problem, batch_size=arguments.batch_size)
     return problem
