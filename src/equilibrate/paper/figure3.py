@@ -16,8 +16,9 @@ from equilibrate.paper.arms import ARMS, PUBLISHED
 from equilibrate.paper.figure import Description, Figure, Judgement, Records
 from equilibrate.paper.figure3_arms import up_to
 from equilibrate.paper.figure3_timing import timing
-from equilibrate.paper.records import Data, Store
+from equilibrate.paper.records import Data, NotRecorded, Store
 from equilibrate.paper.studies import study_folder, train
+from equilibrate.study.journal import read_records
 from equilibrate.study.mnist import mnist_at_hand
 from equilibrate.study.outcome import winner
 from equilibrate.study.problem import Problem
@@ -99,10 +100,13 @@ def compute(
     progress: Progress,
     problems: Mapping[str, Callable[[Path | None], Problem]] = BUILT_IN,
 ) -> Records:
-    """Train every task's search and winners, time the arms, or read the records of all that."""
+    """Train every task's search and winners, time the arms, or read the records of all that.
+
+    Reading leaves out a task that has no records at all; so a part can be shown before the whole.
+    """
     records: list[Data] = []
     for task in chosen.tasks:
-        if task.optional and not _at_hand(task, store):
+        if not _at_hand(chosen, task, store):
             progress.advance(len(task.arms) * task.epochs, computed=False)
             continue
         problem = problems[task.problem](store.data)
@@ -111,14 +115,16 @@ def compute(
             store, problem, task.problem, task.arms, chosen.precision, chosen.timed_together
         )
         records.append({**timed, "timing": task.problem})
+    if not records:
+        raise NotRecorded("figure3: no task is recorded")
     return records
 
 
-def _at_hand(task: Task, store: Store) -> bool:
-    """Tell whether an optional task can be computed here, or was."""
+def _at_hand(chosen: Settings, task: Task, store: Store) -> bool:
+    """Tell whether a task was recorded, or can be computed here where it is optional."""
     if store.frozen:
-        return (study_folder(store, _study(task, quick=True)) / "records.jsonl").exists()
-    return mnist_at_hand(store.data)
+        return bool(read_records(study_folder(store, _study(task, quick=chosen.quick))))
+    return not task.optional or mnist_at_hand(store.data)
 
 
 def _study(task: Task, *, quick: bool) -> str:
