@@ -17,7 +17,7 @@ from equilibrate.paper.figure import Description, Figure, Judgement, Records
 from equilibrate.paper.figure3_arms import up_to
 from equilibrate.paper.figure3_timing import timing
 from equilibrate.paper.records import Data, NotRecorded, Store
-from equilibrate.paper.studies import study_folder, train
+from equilibrate.paper.studies import AT_ONCE, study_folder, train
 from equilibrate.study.journal import read_records
 from equilibrate.study.mnist import mnist_at_hand
 from equilibrate.study.outcome import winner
@@ -61,7 +61,7 @@ class Settings:
 
 QUICK = Settings(
     tasks=(
-        Task("curves-like", 12, 12, ("sgd", "rmsprop", "jacobi", "esgd-warm", "esgd")),
+        Task("curves-like", 16, 16, ("sgd", "rmsprop", "jacobi", "esgd-warm", "esgd")),
         Task("mnist", 1, 1, ("sgd", "rmsprop", "esgd"), optional=True),
     ),
     trials=1,
@@ -162,7 +162,9 @@ def _task(
     searched = [
         trial(arm, drawn, 0, task.long_epochs) for arm in task.arms for drawn in _drawn(chosen, arm)
     ]
-    longest = train(store, name, problem, ARMS, searched, progress, every=every, search=search)
+    at_once = AT_ONCE if store.device == "cuda" else 1  # on a CPU a stack of such networks loses
+    together = partial(train, store, name, problem, ARMS, every=every, at_once=at_once)
+    longest = together(searched, progress, search=search)
     records = [up_to(record, task.epochs) for record in longest]
     best = {arm: winner(r for r in records if r["method"] == arm) for arm in task.arms}
     won = {arm: found["settings"] for arm, found in best.items() if found is not None}
@@ -172,7 +174,7 @@ def _task(
         for seed in range(1, chosen.seeds)
     ]
     if repeated:
-        records += train(store, name, problem, ARMS, repeated, progress, every=every)
+        records += together(repeated, progress)
     records += [r for r in longest if past(r["curve"], task.epochs)]
     return [{**record, "task": task.problem} for record in records]
 
