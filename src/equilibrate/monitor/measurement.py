@@ -6,6 +6,7 @@ interval is three entries, `x`, `x/low` and `x/high`. `docs/monitor.md` explains
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import nan
 from typing import Any
 
 import torch
@@ -13,8 +14,9 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from equilibrate.curvature.graph import parallel_models, unnoticed_by, without_hooks
+from equilibrate.monitor.chance import Chances, Sample, added, chances
 from equilibrate.monitor.denominators import Divisor, divisor_of, stability_limit
-from equilibrate.monitor.distances import Sums
+from equilibrate.monitor.distances import Sums, widened
 from equilibrate.monitor.interval import Interval
 from equilibrate.monitor.layer_spectra import block_spectra
 from equilibrate.monitor.layers import damp_, distance_sums, divided, probed
@@ -130,18 +132,31 @@ def _from_probes(
     found: Probes, optimizer: Optimizer, watched: Sequence[Watched], gradients: list[Tensor]
 ) -> Record:
     told: Record = {}
-    total: dict[str, Sums] = {}
+    sums: list[dict[str, Sums]] = []
+    samples: list[Sample] = []
     for i, each in enumerate(watched):
         divisor = divisor_of(optimizer, each.parameter, each.group)
-        weight = float("nan") if divisor is None else divisor.weight
+        weight = nan if divisor is None else divisor.weight
         told |= each.named(probed(found, i, weight))
         equilibration = _diagonal(divisor, "equilibration")
         gradient = gradients[i] if gradients else _diagonal(divisor, "squared gradient")
-        for pair, sums in distance_sums(found, i, equilibration, gradient).items():
-            told |= each.named(_entries(f"distance/{pair}", sums.distance()))
-            total[pair] = total.get(pair, Sums()) + sums
-    for pair, sums in total.items():
-        told |= _entries(f"distance/{pair}", sums.distance())
+        sums.append(distance_sums(found, i, equilibration, gradient))
+        samples.append(_sample(found, i, equilibration, gradient))
+    layers, whole = chances(samples)
+    for each, own, chance in zip(watched, sums, layers, strict=True):
+        told |= each.named(_distances(own, chance))
+    return told | _distances(added(sums), whole)
+
+
+def _sample(found: Probes, i: int, equilibration: Tensor | None, gradient: Tensor | None) -> Sample:
+    own, other = (None if t is None else found.sampled(i, t) for t in (equilibration, gradient))
+    return Sample(found.history(i), own, other, found.mean[i].numel())
+
+
+def _distances(sums: dict[str, Sums], chance: Chances) -> Record:
+    told: Record = {}
+    for pair, each in sums.items():
+        told |= _entries(f"distance/{pair}", widened(each.distance(), chance.get(pair, nan)))
     return told
 
 
