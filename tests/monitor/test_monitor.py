@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from copy import deepcopy
 
 import pytest
@@ -327,6 +328,8 @@ def test_sinks(tmp_path):
     assert {tag: value for tag, value, _ in noted} == {k: finite[k] for k in finite if k != "step"}
     assert {step for _, _, step in noted} == {0}
     assert len(finite) > 50
+    # What MLflow takes in a name; W&B takes any.
+    assert all(re.fullmatch(r"[\w.\-/ :]+", name) for name in finite)
 
 
 def test_tensorboard_reads_what_was_written(tmp_path):
