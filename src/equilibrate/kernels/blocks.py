@@ -15,6 +15,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from equilibrate.kernels.capture import capturing
+
 BLOCK = 4096
 _AT_ONCE = 64  # addresses written by one launch
 
@@ -68,11 +70,6 @@ def addresses(tensors: Sequence[Tensor]) -> Tensor:
 def aligned(tensors: Sequence[Tensor]) -> bool:
     """Tell whether every tensor begins at a multiple of 16 bytes: then loads may be that wide."""
     return all(t.data_ptr() % 16 == 0 for t in tensors)
-
-
-def capturing(device: torch.device) -> bool:
-    """Tell whether what is launched now is being captured in a graph."""
-    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
 
 def _written(numbers: tuple[int, ...], device: torch.device) -> Tensor:

@@ -67,8 +67,8 @@ class LiveLoss:
             raise RuntimeError(_SHARDED)
         self._loss = loss
         self._parameters = parameters
-        self._scales = iter(_SCALES if holds_float16(loss) else (1.0,))
-        self._hessian = self._differentiate(next(self._scales))
+        self._scales = list(_SCALES if holds_float16(loss) else (1.0,))
+        self._hessian = self._differentiate(self._scales.pop(0))
         self.present = self._hessian.present
         if not any(self.present):
             raise ValueError(
@@ -79,8 +79,8 @@ class LiveLoss:
     def __call__(self, vectors: Sequence[Tensor], wanted: Sequence[int]) -> list[Tensor]:
         """Return the rows of H v at the wanted positions, at the largest scale that is finite."""
         products = self._multiply(vectors, wanted)
-        while not all_finite(products) and (scale := next(self._scales, None)):
-            self._hessian = self._differentiate(scale)
+        while self._scales and not all_finite(products):
+            self._hessian = self._differentiate(self._scales.pop(0))
             products = self._multiply(vectors, wanted)
         return products
 

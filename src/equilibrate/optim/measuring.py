@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from equilibrate.curvature.fused import draw_signs
 from equilibrate.curvature.graph import reached
 from equilibrate.distributed import draw_part
 from equilibrate.optim.arguments import check_layouts, check_observed
@@ -157,7 +158,7 @@ class Measuring(Folding):
 
     def _warm_up(self, hessian: Hessian, fresh: dict[Tensor, int]) -> None:
         """Fold several vectors of this one loss into the fresh parameters, each at once."""
-        first = [g for g in self.param_groups if not any(map(self._probes, g["params"]))]
+        first = [g for g in self.param_groups if not any(map(self._measured, g["params"]))]
         for done in range(max(fresh.values(), default=0)):
             asked = [p for p, count in fresh.items() if count > done]
             found = self._contributions(hessian, asked)
@@ -181,11 +182,22 @@ class Measuring(Folding):
 
     def _draw(self) -> list[Tensor]:
         """Draw this probe's vector over all trainable parameters; a frozen one keeps its number."""
-        numbered = enumerate((p, g) for g in self.param_groups for p in g["params"])
+        vectors: list[Tensor] = []
+        first = 0
+        for group in self.param_groups:
+            numbered = [(i, p) for i, p in enumerate(group["params"], first) if p.requires_grad]
+            vectors += self._drawn(group, numbered)
+            first += len(group["params"])
+        return vectors
+
+    def _drawn(self, group: Group, numbered: list[tuple[int, Tensor]]) -> list[Tensor]:
+        """Draw for the parameters of one group: signs in one launch where updates are fused."""
+        seed, probe = group["seed"], group["probe_index"]
+        if group["fused"] and group["distribution"] == "rademacher" and numbered:
+            likes = [p for _, p in numbered]
+            if likes[0].is_cuda:
+                return draw_signs(likes, [i for i, _ in numbered], seed=seed, probe=probe)
         return [
-            draw_part(
-                g["distribution"], p, seed=g["seed"], probe=g["probe_index"], parameter=number
-            )
-            for number, (p, g) in numbered
-            if p.requires_grad
+            draw_part(group["distribution"], p, seed=seed, probe=probe, parameter=i)
+            for i, p in numbered
         ]

@@ -13,7 +13,7 @@ from equilibrate.optim.evaluating import Evaluating
 from equilibrate.optim.measuring import Group
 from equilibrate.optim.pending import Pending
 from equilibrate.optim.state import allocate, any_gradient, zeros_like
-from equilibrate.rules import foreach, reference
+from equilibrate.rules import foreach, fused, on_device, reference
 
 _NO_CURVATURE = (
     "No curvature has been measured yet, so there is nothing to divide the gradient by. Call "
@@ -56,6 +56,7 @@ class CurvatureOptimizer(Evaluating):
         closure twice more, the very first one twice for each warm-up vector; gradients of
         parameters that belong to other optimizers are those of the last run, so step them first.
         """
+        self._cuda_graph_capture_health_check()
         loss = None if closure is None else self._evaluate(closure)
         moving = [p for p in self._all() if p.grad is not None]
         check_gradients(moving)
@@ -65,11 +66,13 @@ class CurvatureOptimizer(Evaluating):
         if self._skipped_by_scaler(words):
             return loss
         tried = bool(self._pending)
+        self._settle()
         self._fold_pending(words)
+        self._settle()
         self._require_curvature(moving, tried)
         self._unscale(moving)
-        for group in self.param_groups:
-            self._move(group)
+        for place, group in enumerate(self.param_groups):
+            self._move(place, group)
             group["steps_since_probe"] += 1
         return loss
 
@@ -120,7 +123,7 @@ class CurvatureOptimizer(Evaluating):
 
     def _require_curvature(self, moving: list[Tensor], tried: bool) -> None:
         """Raise before the first probe; warn once of a probe forgotten later."""
-        if moving and not any(map(self._probes, self._all())):
+        if moving and not any(map(self._measured, self._all())):
             dropped = self.param_groups[0]["dropped_probes"]
             raise RuntimeError(_NO_FINITE_CURVATURE if dropped else _NO_CURVATURE)
         if moving and not tried and any(map(self._scheduled, self.param_groups)):
@@ -135,12 +138,14 @@ class CurvatureOptimizer(Evaluating):
         with_gradient = [p for p in group["params"] if p.grad is not None]
         if self._ranks() is not None:
             self._note_absent(group)
-            return [p for p in with_gradient if self._probes(p)]
+            return [p for p in with_gradient if self._measured(p)]
+        movable = [p for p in with_gradient if self._measured(p)]
+        if len(movable) == len(with_gradient):
+            return movable
         for parameter in with_gradient:
-            if parameter in self.state and self._probes(parameter) == 0:
+            if parameter in self.state and not self._measured(parameter):
                 self.state[parameter]["absent"] = not self._depends_on(parameter)
-        movable = [p for p in with_gradient if self._probes(p)]
-        if any(self._depends_on(p) for p in with_gradient if not self._probes(p)):
+        if any(self._depends_on(p) for p in with_gradient if not self._measured(p)):
             self._warn_once(
                 "A parameter has a gradient but no probed loss depended on it, so it does not "
                 "move. Call optimizer.probe(loss) on every loss before it is backpropagated."
@@ -150,30 +155,38 @@ class CurvatureOptimizer(Evaluating):
     def _note_absent(self, group: Group) -> None:
         """Note by the averaged gradients, equal on all ranks, which parameters wait for a probe."""
         for parameter in group["params"]:
-            if parameter.requires_grad and self._probes(parameter) == 0:
+            if parameter.requires_grad and not self._measured(parameter):
                 self._allocated(parameter)["absent"] = not any_gradient(parameter)
 
-    def _move(self, group: Group) -> None:
+    def _move(self, place: int, group: Group) -> None:
         """Hand one group to the update rule."""
         parameters = self._movable(group)
         if not parameters:
             return
         states = [self.state[p] for p in parameters]
         torch._foreach_add_([state["step"] for state in states], 1)
-        rule = reference.step if group["foreach"] is False else foreach.step
+        switches = {"nesterov": group["nesterov"], "maximize": group["maximize"]}
+        buffers = self._buffers(group, parameters)
+        if self._settled:
+            rule = fused.step if group["fused"] else on_device.step
+            diagonals = [state["diagonal"] for state in states]
+            gradients = [p.grad for p in parameters if p.grad is not None]
+            numbers = self._numbers(place, parameters)
+            rule(parameters, gradients, diagonals, buffers, **numbers, **switches)
+            return
+        plain = reference.step if group["foreach"] is False else foreach.step
         damping, fill = self._damping(group, parameters)
-        rule(
+        plain(
             [local(p) for p in parameters],
             [local(cut_like(p.grad, p)) for p in parameters],
             [self._kind.magnitude(local(state["diagonal"])) for state in states],
-            self._buffers(group, parameters),
+            buffers,
             lr=float(group["lr"]),
             damping=damping,
             fill=fill,
             momentum=group["momentum"],
-            nesterov=group["nesterov"],
             weight_decay=group["weight_decay"],
-            maximize=group["maximize"],
+            **switches,
         )
 
     def _buffers(self, group: Group, parameters: list[Tensor]) -> list[Tensor] | None:
