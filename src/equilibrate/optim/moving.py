@@ -56,7 +56,7 @@ class CurvatureOptimizer(Evaluating):
         closure twice more, the very first one twice for each warm-up vector; gradients of
         parameters that belong to other optimizers are those of the last run, so step them first.
         """
-        self._cuda_graph_capture_health_check()
+        self._refuse_capture()
         loss = None if closure is None else self._evaluate(closure)
         moving = [p for p in self._all() if p.grad is not None]
         check_gradients(moving)

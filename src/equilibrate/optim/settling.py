@@ -12,7 +12,7 @@ from torch import Tensor
 
 from equilibrate.diagonals import fused as fused_fold
 from equilibrate.distributed import is_sharded
-from equilibrate.kernels.capture import number
+from equilibrate.kernels.capture import capturing, number
 from equilibrate.optim import device_numbers
 from equilibrate.optim.agreeing import Agreeing
 from equilibrate.optim.device_numbers import OF_GROUP, OF_PARAMETER, Damped, to_device, to_host
@@ -22,6 +22,10 @@ _DROPPED = (
     "{} curvature products were not finite and were dropped; the diagonal kept what it was (see "
     "param_groups[0]['dropped_probes']). If the loss is finite, the second derivative overflows: "
     "lower the learning rate or look for a division by zero."
+)
+_NOT_CAPTURABLE = (
+    "This step is being captured in a CUDA graph, and the optimizer was not made for that. Build "
+    "it with capturable=True, and make a few ordinary iterations before the capture."
 )
 _ONE_DEVICE = (
     "fused=True and capturable=True keep their numbers on the parameters' device, and {}. Leave "
@@ -44,6 +48,11 @@ class Settling(Agreeing):
         """Tell whether a parameter was ever measured; asked in every step, so without waiting."""
         probes = self.state.get(parameter, {}).get("probes", 0)
         return isinstance(probes, Tensor) or probes > 0
+
+    def _refuse_capture(self) -> None:
+        """Raise in a capture that was not announced: a graph would repeat what the host decided."""
+        if not self.param_groups[0]["capturable"] and capturing(self._all()[0].device):
+            raise RuntimeError(_NOT_CAPTURABLE)
 
     def _on_device(self) -> bool:
         return any(group["capturable"] or group["fused"] for group in self.param_groups)
