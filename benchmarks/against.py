@@ -1,0 +1,101 @@
+"""What an iteration costs with ESGD and with everything a user might take instead.
+
+    python -m benchmarks.against --device cpu
+    python -m benchmarks.against --device cuda --out FOLDER
+
+All train the same model side by side in one run, in blocks of 20 iterations (one probe at equal
+frequency), in turn. Prints the table of `benchmarks.table`; the records go to FOLDER/against.jsonl.
+"""
+
+import argparse
+import gc
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.captured import Captured
+from benchmarks.measure import interleaved, peak, record, records, timed, where
+from benchmarks.models import MODELS, Problem
+from benchmarks.rivals import EVERY, RIVALS, Plain, Rival, _esgd, _torch
+from benchmarks.table import against
+
+CAPTURED = [
+    Rival("SGD, captured", _torch(torch.optim.SGD)),
+    Rival("AdamW, fused, captured", _torch(torch.optim.AdamW, fused=True, capturable=True)),
+    Rival("ESGD, fused, captured", _esgd(fused=True, capturable=True)),
+]
+
+
+def start(rival: Rival, build: Any, device: torch.device, small: bool) -> tuple[Any, int, Problem]:
+    """Return a loop that has made one block of iterations, its peak memory and its problem."""
+    torch.manual_seed(0)
+    peaked = peak(device)
+    problem = build(device, small)
+    loop: Any = rival.start(problem)
+    if rival in CAPTURED:
+        loop = Captured(loop)
+    for _ in range(2):
+        loop.block() if rival in CAPTURED else [loop.iterate() for _ in range(3)]
+    return loop, peaked(), problem
+
+
+def measure(
+    model: str, rivals: list[Rival], device: torch.device, small: bool, seconds: float, path: Path
+) -> None:
+    """Time one model with all rivals; whoever cannot start is recorded with the reason."""
+    common = {"benchmark": "against", "model": model, "small": small, **where(device)}
+    loops: dict[str, Plain] = {}
+    about: dict[str, dict[str, Any]] = {}
+    for rival in rivals:
+        try:
+            loop, most, problem = start(rival, MODELS[model], device, small)
+            once = timed(loop.block, device)
+            about[rival.name] = {
+                "peak": most,
+                "state": loop.state_bytes() / problem.count(),
+                "hessian": loop.hessian,
+                "parameters": problem.count(),
+            }
+            if once > seconds and rival.name != "SGD":  # one block is all there is time for
+                times = [once / EVERY]
+                record(path, **common, method=rival.name, times=times, **about[rival.name])
+                print(f"{model}: {rival.name} is slow, one block: {times[0]:.3g} s", flush=True)
+                continue
+            loops[rival.name] = loop
+        except Exception as error:  # reported, and the others are measured
+            reason = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+            record(path, **common, method=rival.name, error=reason)
+            print(f"{model}: {rival.name} left out: {reason}", flush=True)
+            gc.collect()
+    found = interleaved({name: loop.block for name, loop in loops.items()}, device, seconds)
+    for name, times in found.items():
+        each = [t / EVERY for t in times]
+        record(path, **common, method=name, times=each, **about[name])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
+    parser.add_argument("--methods", nargs="+", default=[r.name for r in RIVALS + CAPTURED])
+    parser.add_argument("--seconds", type=float, default=30.0, help="for each model")
+    parser.add_argument("--small", action="store_true", help="the small models, also on a GPU")
+    parser.add_argument("--out", type=Path, default=Path("out/speed"))
+    given = parser.parse_args()
+    device = torch.device(given.device)
+    torch.set_float32_matmul_precision("high")
+    path = given.out / "against.jsonl"
+    chosen = RIVALS + (CAPTURED if device.type == "cuda" else [])
+    rivals = [r for r in chosen if r.name in given.methods]
+    for model in given.models:
+        small = given.small or device.type == "cpu"
+        measure(model, rivals, device, small, given.seconds, path)
+        gc.collect()
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+        print(against([r for r in records(path) if r["model"] == model]), flush=True)
+
+
+if __name__ == "__main__":
+    main()
