@@ -127,6 +127,7 @@ class Folding(Settling):
         mean = mean_scale({p: self.state[p] for p in self._all() if p in self.state})
         for group in self.param_groups:
             group["mean_scale"] = mean
+        self._damping_of = {}
 
     def _note_gradients(self) -> None:
         """Remember the gradients as they are, while it matters whether a backward follows."""

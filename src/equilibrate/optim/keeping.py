@@ -28,6 +28,7 @@ class Keeping(Optimizer):
     _warmed: list[Tensor]  # parameters warmed up since the last step
     _settled: bool  # the numbers are on the device
     _damped: dict[int, Any]  # by group: damping and fill on the device
+    _damping_of: dict[int, Any]  # by group: damping and fill since the last fold, as numbers
     _told: int  # dropped products that were warned about
     _noted: list[tuple[int, int]]  # the gradients at the last probe
 
@@ -82,7 +83,7 @@ class Keeping(Optimizer):
             raise
         for name in ("probe_index", "mean_scale"):
             self.param_groups[-1][name] = deepcopy(self.param_groups[0][name])
-        self._settled = False
+        self._settled, self._damping_of = False, {}
         for group in self.param_groups:
             group["difference_step"] = None  # a coarser dtype may have joined
 
@@ -91,6 +92,7 @@ class Keeping(Optimizer):
         self._pending = Pending()
         self._measuring = False
         self._settled, self._damped, self._told = False, {}, 0
+        self._damping_of = {}
         self._losses, self._warmed, self._noted = 0, [], []
         self._warned: set[str] = set()
 

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from equilibrate.distributed import Word, cut_like, local
+from equilibrate.distributed import Word, all_plain, cut_like, local
 from equilibrate.optim.arguments import check_gradients
 from equilibrate.optim.closure import Closure
 from equilibrate.optim.damping import damping_and_fill
@@ -165,29 +165,38 @@ class CurvatureOptimizer(Evaluating):
             return
         states = [self.state[p] for p in parameters]
         torch._foreach_add_([state["step"] for state in states], 1)
-        switches = {"nesterov": group["nesterov"], "maximize": group["maximize"]}
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        diagonals: list[Tensor] = [state["diagonal"] for state in states]
         buffers = self._buffers(group, parameters)
+        switches = {"nesterov": group["nesterov"], "maximize": group["maximize"]}
         if self._settled:
-            rule = fused.step if group["fused"] else on_device.step
-            diagonals = [state["diagonal"] for state in states]
-            gradients = [p.grad for p in parameters if p.grad is not None]
             numbers = self._numbers(place, parameters)
+            rule = fused.step if group["fused"] else on_device.step
             rule(parameters, gradients, diagonals, buffers, **numbers, **switches)
             return
+        numbers = self._plain_numbers(place, parameters)
+        if not all_plain(parameters):
+            gradients = [local(cut_like(g, p)) for g, p in zip(gradients, parameters, strict=True)]
+            parameters, diagonals = list(map(local, parameters)), list(map(local, diagonals))
+            buffers = None if buffers is None else list(map(local, buffers))
         plain = reference.step if group["foreach"] is False else foreach.step
-        damping, fill = self._damping(group, parameters)
-        plain(
-            [local(p) for p in parameters],
-            [local(cut_like(p.grad, p)) for p in parameters],
-            [self._kind.magnitude(local(state["diagonal"])) for state in states],
-            buffers,
-            lr=float(group["lr"]),
-            damping=damping,
-            fill=fill,
-            momentum=group["momentum"],
-            weight_decay=group["weight_decay"],
-            **switches,
-        )
+        magnitudes = list(map(self._kind.magnitude, diagonals))
+        plain(parameters, gradients, magnitudes, buffers, **numbers, **switches)
+
+    def _plain_numbers(self, place: int, parameters: list[Tensor]) -> dict[str, Any]:
+        """Return what an update rule takes besides the big tensors, as plain numbers."""
+        group = self.param_groups[place]
+        asked = (group["damping"], group["damping_kind"], list(map(id, parameters)))
+        if place not in self._damping_of or self._damping_of[place][0] != asked:
+            self._damping_of[place] = (asked, *self._damping(group, parameters))
+        _, damping, fill = self._damping_of[place]
+        return {
+            "lr": float(group["lr"]),
+            "damping": damping,
+            "fill": fill,
+            "momentum": group["momentum"],
+            "weight_decay": group["weight_decay"],
+        }
 
     def _buffers(self, group: Group, parameters: list[Tensor]) -> list[Tensor] | None:
         """Return the momentum buffers, new ones where momentum was switched on later."""
@@ -196,7 +205,7 @@ class CurvatureOptimizer(Evaluating):
         for parameter in parameters:
             if "momentum_buffer" not in self.state[parameter]:
                 self.state[parameter]["momentum_buffer"] = zeros_like(parameter)
-        return [local(self.state[p]["momentum_buffer"]) for p in parameters]
+        return [self.state[p]["momentum_buffer"] for p in parameters]
 
     def _damping(self, group: Group, parameters: list[Tensor]) -> tuple[list[float], list[float]]:
         """Return damping and fill of each tensor; warn once where there is nothing to divide by."""

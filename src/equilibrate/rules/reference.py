@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 
 from torch import Tensor
+from torch.nn.functional import threshold
 
 
 def denominator(diagonal: Tensor, damping: float, fill: float) -> Tensor:
@@ -24,11 +25,11 @@ def denominator(diagonal: Tensor, damping: float, fill: float) -> Tensor:
         >>> denominator(torch.tensor([0.0, 2.0]), damping=0.0, fill=0.0)
         tensor([inf, 2.])
     """
-    result = diagonal + damping
-    if fill > 0 or damping == 0:
-        unseen = fill + damping if fill + damping > 0 else math.inf
-        result.masked_fill_(diagonal == 0, unseen)
-    return result
+    if fill == 0 and damping > 0:
+        return diagonal + damping
+    unseen = fill if fill + damping > 0 else math.inf
+    # D is never negative, so a threshold at zero replaces the zeros, in one pass.
+    return threshold(diagonal, 0.0, unseen).add_(damping)
 
 
 def step(
