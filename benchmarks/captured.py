@@ -1,7 +1,7 @@
 """Whole iterations as CUDA graphs: one graph for ordinary ones, one for those that probe.
 
-This is the recipe of docs/speed.md: ordinary iterations first, until a probe is due; the next one is
-captured and measures, the one after it is captured and does not. Capturing runs nothing.
+This is the recipe of docs/speed.md: ordinary iterations first, until a probe is due; the next one
+is captured and measures, the one after it is captured and does not. Capturing runs nothing.
 """
 
 import torch

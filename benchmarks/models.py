@@ -37,7 +37,9 @@ def autoencoder_problem(device: torch.device, small: bool) -> Problem:
     """The paper's MNIST auto-encoder, batch 200 in both sizes."""
     model = autoencoder(MNIST_SIZES, seed=0).to(device)
     batch = torch.rand(200, 784, device=device)
-    return Problem(model, lambda share: cross_entropy(model(_part(batch, share)), _part(batch, share)))
+    return Problem(
+        model, lambda share: cross_entropy(model(_part(batch, share)), _part(batch, share))
+    )
 
 
 class Sine(nn.Module):

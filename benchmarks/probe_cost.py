@@ -2,8 +2,8 @@
 
     python -m benchmarks.probe_cost --device cuda --out FOLDER
 
-c = (probing iteration - ordinary iteration) / gradient, where a gradient is one forward and backward
-pass without an update. Measured for probes on the whole batch and on parts of it.
+c = (probing iteration - ordinary iteration) / gradient, where a gradient is one forward and
+backward pass without an update. Measured for probes on the whole batch and on parts of it.
 """
 
 import argparse
@@ -39,7 +39,11 @@ def kinds(loop: Probing) -> dict[str, Any]:
         loop.problem.loss(1.0).backward()
         loop.optimizer.zero_grad()
 
-    return {"probing": lambda: iterate(True), "ordinary": lambda: iterate(False), "gradient": gradient}
+    return {
+        "probing": lambda: iterate(True),
+        "ordinary": lambda: iterate(False),
+        "gradient": gradient,
+    }
 
 
 def captured(loop: Probing) -> dict[str, Any]:
@@ -79,7 +83,8 @@ def measure(
     time = {name: median(times) for name, times in found.items()}
     cost = (time["probing"] - time["ordinary"]) / time["gradient"]
     record(path, benchmark="probe", model=model, share=share, captured=as_graphs, cost=cost,
-           small=small, times=found, memory=memory, parameters=problem.count(), **where(device))  # fmt: skip
+           small=small, times=found, memory=memory, parameters=problem.count(),
+           **where(device))  # fmt: skip
     added = " | ".join(f"{memory[n] / 1e6:.0f}" for n in ("probing", "ordinary"))
     how = "captured" if as_graphs else "eager"
     return f"| {model} | {how} | {share:g} | {cost:.2f} | {time['gradient'] * 1e3:.3g} | {added} |"
@@ -103,9 +108,14 @@ def main() -> None:
     for model in given.models:
         for share, as_graphs in ways:
             try:
-                print(measure(model, share, device, small, given.seconds, path, as_graphs), flush=True)
+                print(
+                    measure(model, share, device, small, given.seconds, path, as_graphs), flush=True
+                )
             except Exception as error:
-                print(f"| {model} | {share:g} failed: {type(error).__name__}: {str(error)[:200]} |", flush=True)
+                print(
+                    f"| {model} | {share:g} failed: {type(error).__name__}: {str(error)[:200]} |",
+                    flush=True,
+                )
                 record(path, benchmark="probe", model=model, share=share, error=str(error)[:300])
             gc.collect()
             if device.type == "cuda":

@@ -77,7 +77,7 @@ class Probing(Plain):
         self._finish()
 
     def iterate_by_part(self) -> None:
-        """Probe a part of the batch, before the forward pass of the whole: the graphs never meet."""
+        """Probe a part of the batch before the pass of the whole: their graphs never meet."""
         if self.optimizer.probe_due:
             with self._attention():
                 self.optimizer.probe(self.problem.loss(self.share))

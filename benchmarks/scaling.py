@@ -2,8 +2,8 @@
 
     python -m benchmarks.scaling --device cuda --out FOLDER
 
-Transformers of growing width, each with 1 probe in 20; then one size with other frequencies. Expected
-is 1 + c / probe_every, with the c measured on the same model.
+Transformers of growing size. The overhead at each frequency follows from the times of a probing and
+of an ordinary iteration; expected is 1 + c / probe_every, with the c measured on the same model.
 """
 
 import argparse
@@ -13,23 +13,21 @@ from statistics import median
 from typing import Any
 
 import torch
+from torch.nn import functional
 
 from benchmarks.measure import interleaved, record, where
-from benchmarks.models import Problem, transformer_problem
+from benchmarks.models import Problem, Transformer
 from benchmarks.probe_cost import kinds
 from benchmarks.rivals import Plain, Probing
 from equilibrate import ESGD
 
-# width, layers, batch: 1.0 M, 9 M, 51 M, 124 M, 0.36 B, 1.0 B parameters without small words
+# width, layers, batch
 SIZES = [(64, 2, 16), (256, 8, 16), (512, 12, 8), (768, 12, 8), (1024, 24, 4), (1600, 32, 2)]
 FREQUENCIES = (1, 2, 5, 10, 20, 50, 100)
 WORDS, LENGTH = 8192, 512
 
 
 def problem(width: int, layers: int, batch: int, device: torch.device, small: bool) -> Problem:
-    from benchmarks.models import Transformer
-    from torch.nn import functional
-
     length = 32 if small else LENGTH
     model = Transformer(256 if small else WORDS, length, width, max(1, width // 64), layers)
     model = model.to(device)
@@ -42,7 +40,9 @@ def problem(width: int, layers: int, batch: int, device: torch.device, small: bo
     return Problem(model, loss, attends=True)
 
 
-def measure(size: tuple[int, int, int], device: torch.device, small: bool, seconds: float) -> dict[str, Any]:
+def measure(
+    size: tuple[int, int, int], device: torch.device, small: bool, seconds: float
+) -> dict[str, Any]:
     """Return times of a probing and an ordinary iteration, of a gradient and of SGD's iteration."""
     torch.manual_seed(0)
     made = problem(*size, device, small)

@@ -2,8 +2,8 @@
 
     python -m benchmarks.update_bandwidth --out FOLDER
 
-The update must read parameter, gradient and diagonal and write the parameter, 16 bytes an element in
-float32; with momentum 24. The copy is measured here, a large tensor to another. Also timed: a
+The update must read parameter, gradient and diagonal and write the parameter, 16 bytes an element
+in float32; with momentum 24. The copy is measured here, a large tensor to another. Also timed: a
 compiled foreach in the place of the Triton kernel, drawing the signs and folding a product.
 """
 
@@ -91,7 +91,10 @@ def measure(name: str, shapes: list[Any], device: Any, seconds: float, path: Pat
     found = interleaved(runs, device, seconds)
     copied = 8 * count / (median(found["copy"]) / REPEAT)
     adamw = median(found["AdamW, fused"])
-    print(f"\n{name}: {count / 1e6:.0f} M elements in {len(shapes)} tensors; copy {copied / 1e12:.2f} TB/s")
+    print(
+        f"\n{name}: {count / 1e6:.0f} M elements in {len(shapes)} tensors; "
+        f"copy {copied / 1e12:.2f} TB/s"
+    )
     print("| what | microseconds | TB/s | of the copy | over AdamW, fused |\n" + "| --- " * 5 + "|")
     for method, times in found.items():
         each = median(times) / REPEAT

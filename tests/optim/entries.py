@@ -144,8 +144,8 @@ WRONG_HYPER_PARAMETERS = [
     wrong("maximize", "yes"),
     wrong("foreach", "yes"),
     wrong("seed", 2**63),
-    wrong("fused", True, "use foreach=True"),
-    wrong("capturable", True, "CUDA graph"),
+    wrong("fused", "yes", "None, True or False"),
+    wrong("capturable", None, "True or False"),
 ]
 
 _ONE, _TWO = nn.Parameter(torch.ones(1, 1)), nn.Parameter(torch.ones(1, 1))

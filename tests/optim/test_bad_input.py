@@ -315,8 +315,8 @@ OUT_OF_RANGE = {
     "weight_decay": [-0.1, NAN, INFINITY, None],
     "maximize": [1, None, "yes"],
     "foreach": ["yes", 2],
-    "fused": [True],
-    "capturable": [True],
+    "fused": ["yes", 2],
+    "capturable": ["yes", None],
     "seed": [0.5, "0", None, 2**63, -(2**63)],
 }
 

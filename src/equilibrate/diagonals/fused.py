@@ -1,4 +1,4 @@
-"""Folding into many diagonals at once on a GPU, in one pass: `kernels.fold` for tensors of any kind.
+"""Folding into many diagonals at once on a GPU, in one pass: `kernels.fold` for any dtypes.
 
 The signature is that of folding one tensor after the other (`optim.device_numbers`).
 """

@@ -1,1 +1,1 @@
-"""Triton kernels over many tensors in one launch; imported only where `fused=True` asks for them."""
+"""Triton kernels over many tensors in one launch; imported where `fused=True` asks for them."""

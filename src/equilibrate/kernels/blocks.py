@@ -86,13 +86,13 @@ _remembered = lru_cache(maxsize=32)(_written)
 
 
 @triton.jit
-def _write(table, numbers):  # type: ignore[no-untyped-def]
+def _write(table, numbers):
     for i in tl.static_range(len(numbers)):
         tl.store(table + i, numbers[i])
 
 
 @triton.jit
-def at(entry, TYPE: tl.constexpr, ALIGNED: tl.constexpr):  # type: ignore[no-untyped-def]
+def at(entry, TYPE: tl.constexpr, ALIGNED: tl.constexpr):
     """Return the address in a table's entry as a pointer."""
     pointer = tl.load(entry).to(tl.pointer_type(TYPE))
     if ALIGNED:

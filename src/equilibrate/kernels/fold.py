@@ -1,7 +1,7 @@
 """Folding one product into the diagonals of many parameters, in one pass that also sums them up.
 
-D^2 <- (old D)^2 + (new Hv)^2 for equilibration, d <- old d + new (v * Hv) for Jacobi; then, for each
-tensor, the sum of |D| and the number of its elements that are not zero. A product that is not
+D^2 <- (old D)^2 + (new Hv)^2 for equilibration, d <- old d + new (v * Hv) for Jacobi; then, for
+each tensor, the sum of |D| and the number of its elements that are not zero. A product that is not
 finite (`fine` is false) changes nothing. The sums are added in a fixed order: the same bits always.
 """
 
@@ -54,7 +54,7 @@ def fold(
 
 
 @triton.jit
-def _fold(  # type: ignore[no-untyped-def]
+def _fold(
     table, owner, place, sizes, old, new, fine, sums, counts, count,
     WIDE: tl.constexpr, ROOTS: tl.constexpr, ALIGNED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -76,9 +76,7 @@ def _fold(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _mix(  # type: ignore[no-untyped-def]
-    diagonal, product, kept, entering, ok, mask, ROOTS: tl.constexpr, BLOCK: tl.constexpr
-):
+def _mix(diagonal, product, kept, entering, ok, mask, ROOTS: tl.constexpr, BLOCK: tl.constexpr):
     offsets = tl.arange(0, BLOCK)
     before = tl.load(diagonal + offsets, mask)
     a = before * kept
@@ -97,7 +95,7 @@ def _mix(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _sum_up(sums, counts, first, total, seen, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def _sum_up(sums, counts, first, total, seen, BLOCK: tl.constexpr):
     tensor = tl.program_id(0)
     start, stop = tl.load(first + tensor), tl.load(first + tensor + 1)
     size = tl.zeros((BLOCK,), tl.float64)

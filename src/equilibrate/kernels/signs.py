@@ -59,19 +59,19 @@ def draw(
 
 
 @triton.jit
-def _mix(words):  # type: ignore[no-untyped-def]
+def _mix(words):
     words = (words ^ (words >> 30)) * 0xBF58476D1CE4E5B9
     words = (words ^ (words >> 27)) * 0x94D049BB133111EB
     return words ^ (words >> 31)
 
 
 @triton.jit
-def _unsigned(entry):  # type: ignore[no-untyped-def]
+def _unsigned(entry):
     return tl.load(entry).to(tl.uint64, bitcast=True)
 
 
 @triton.jit
-def _signs(  # type: ignore[no-untyped-def]
+def _signs(
     whole, owner, place, starts, numbers, seed, probe, TYPE: tl.constexpr, WORDS: tl.constexpr
 ):
     golden = tl.full((), 0x9E3779B97F4A7C15, tl.uint64)

@@ -63,7 +63,7 @@ def step(
 
 
 @triton.jit
-def _update(  # type: ignore[no-untyped-def]
+def _update(
     table, owner, place, sizes, damping, fill, lr, momentum, weight_decay, count,
     PARAMETER: tl.constexpr, GRADIENT: tl.constexpr, WIDE: tl.constexpr, MOMENTUM: tl.constexpr,
     NESTEROV: tl.constexpr, SHRINKS: tl.constexpr, MAXIMIZE: tl.constexpr, ALIGNED: tl.constexpr,
@@ -95,7 +95,7 @@ def _update(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _move(  # type: ignore[no-untyped-def]
+def _move(
     parameter, gradient, diagonal, buffer, extra, unseen, rate, m, kept, mask,
     PARAMETER: tl.constexpr, WIDE: tl.constexpr, MOMENTUM: tl.constexpr, NESTEROV: tl.constexpr,
     SHRINKS: tl.constexpr, MAXIMIZE: tl.constexpr, BLOCK: tl.constexpr,

@@ -33,9 +33,7 @@ class Agreeing(Keeping):
         return [
             p
             for p in self._all()
-            if p.requires_grad
-            and not self._measured(p)
-            and not self.state.get(p, {}).get("absent")
+            if p.requires_grad and not self._measured(p) and not self.state.get(p, {}).get("absent")
         ]
 
     def _agree(self, place: str, *, skipped: bool = False) -> list[Word]:

@@ -95,7 +95,7 @@ def fold(
     grown = kept + 1.0
     diagonals = [state["diagonal"] for state in found]
     products = [_like(c, d) for c, d in zip(contributions.values(), diagonals, strict=True)]
-    run = kernel or _fold_each
+    run: Any = kernel or _fold_each
     totals, seen = run(kind, diagonals, products, *kind.shares(grown), fine)
     sizes = numbers([d.numel() for d in diagonals], fine.device)
     write(

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from equilibrate.optim.arguments import check_group, check_loaded, check_parameters
+from equilibrate.optim.device_numbers import Damped
 from equilibrate.optim.pending import Pending
 from equilibrate.optim.state import restore
 from equilibrate.optim.warn import warn_user
@@ -27,7 +28,7 @@ class Keeping(Optimizer):
     _losses: int  # probe calls since the last step
     _warmed: list[Tensor]  # parameters warmed up since the last step
     _settled: bool  # the numbers are on the device
-    _damped: dict[int, Any]  # by group: damping and fill on the device
+    _damped: dict[int, Damped]  # by group: damping and fill on the device
     _damping_of: dict[int, Any]  # by group: damping and fill since the last fold, as numbers
     _told: int  # dropped products that were warned about
     _noted: list[tuple[int, int]]  # the gradients at the last probe

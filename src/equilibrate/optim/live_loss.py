@@ -14,6 +14,7 @@ from torch import Tensor
 from equilibrate.curvature import LossHessian
 from equilibrate.curvature.graph import holds_float16
 from equilibrate.distributed import is_sharded
+from equilibrate.kernels.capture import capturing
 from equilibrate.optim.state import all_finite
 
 _SCALES = (2.0**15, 2.0**8, 1.0)
@@ -30,6 +31,10 @@ _ELSEWHERE = (
     "The second derivative of this loss cannot be had. Pass a closure instead, "
     "optimizer.step(closure), which needs gradients alone; or, for attention, run the forward "
     "pass inside equilibrate.math_attention(optimizer)."
+)
+_CAPTURED_HALF = (
+    "This loss was computed in float16, where the scale of a product is chosen on the host: that "
+    "cannot be captured in a CUDA graph. Use bfloat16."
 )
 
 
@@ -79,6 +84,8 @@ class LiveLoss:
     def __call__(self, vectors: Sequence[Tensor], wanted: Sequence[int]) -> list[Tensor]:
         """Return the rows of H v at the wanted positions, at the largest scale that is finite."""
         products = self._multiply(vectors, wanted)
+        if self._scales and capturing(self._loss.device):
+            raise RuntimeError(_CAPTURED_HALF)
         while self._scales and not all_finite(products):
             self._hessian = self._differentiate(self._scales.pop(0))
             products = self._multiply(vectors, wanted)

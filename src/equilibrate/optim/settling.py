@@ -27,6 +27,10 @@ _NOT_CAPTURABLE = (
     "This step is being captured in a CUDA graph, and the optimizer was not made for that. Build "
     "it with capturable=True, and make a few ordinary iterations before the capture."
 )
+_SCALED = (
+    "GradScaler decides on the host whether to step, so its step cannot be captured in a CUDA "
+    "graph. Train in bfloat16, which needs no scaler."
+)
 _ONE_DEVICE = (
     "fused=True and capturable=True keep their numbers on the parameters' device, and {}. Leave "
     "both out; foreach, the default, takes such parameters."
@@ -51,8 +55,12 @@ class Settling(Agreeing):
 
     def _refuse_capture(self) -> None:
         """Raise in a capture that was not announced: a graph would repeat what the host decided."""
-        if not self.param_groups[0]["capturable"] and capturing(self._all()[0].device):
+        if not capturing(self._all()[0].device):
+            return
+        if not any(group["capturable"] for group in self.param_groups):
             raise RuntimeError(_NOT_CAPTURABLE)
+        if getattr(self, "found_inf", None) is not None:
+            raise RuntimeError(_SCALED)
 
     def _on_device(self) -> bool:
         return any(group["capturable"] or group["fused"] for group in self.param_groups)

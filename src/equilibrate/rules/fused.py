@@ -38,11 +38,6 @@ def step(
     **settings: Any,
 ) -> None:
     """Move every parameter in place, as `on_device.step` does; all on one device."""
-    if parameters[0].device.type == "cpu":
-        columns = [list(parameters), list(gradients), list(diagonals)]
-        own = None if buffers is None else list(buffers)
-        _run_compiled(*columns, own, damping=damping, fill=fill, **settings)
-        return
     for rule, places in _sorted(parameters, gradients, diagonals, buffers):
         whole = len(places) == len(parameters)
         taken = [_take(column, places) for column in (parameters, gradients, diagonals)]
@@ -60,16 +55,26 @@ def _take(column: Sequence[Tensor], places: Sequence[int]) -> list[Tensor]:
 
 
 def _sorted(*columns: Sequence[Tensor] | None) -> list[tuple[Rule, list[int]]]:
-    """Return which rule moves which tensors; the kernel takes those of one set of dtypes at once."""
-    kernel = triton_kernels().step
-    chosen: dict[Any, list[int]] = defaultdict(list)
+    """Return which rule moves which tensors; those of an empty shape need none."""
     rows = zip(*(column for column in columns if column is not None), strict=True)
-    for i, row in enumerate(rows):
-        if row[0].numel():
-            alike = in_one_order(row)
-            kind = tuple(t.dtype for t in row)
-            chosen[(kernel, *kind) if alike else (on_device.step,)].append(i)
+    held = [(i, row) for i, row in enumerate(rows) if row[0].numel()]
+    chosen: dict[Any, list[int]] = defaultdict(list)
+    choose = _on_cpu if held and held[0][1][0].device.type == "cpu" else _on_gpu
+    for i, row in held:
+        chosen[choose(row)].append(i)
     return [(key[0], places) for key, places in chosen.items()]
+
+
+def _on_gpu(row: Sequence[Tensor]) -> tuple[Any, ...]:
+    """The kernel takes tensors of one set of dtypes at once, where they lie in one order."""
+    if in_one_order(row):
+        return (triton_kernels().step, *(t.dtype for t in row))
+    return (on_device.step,)
+
+
+def _on_cpu(row: Sequence[Tensor]) -> tuple[Any, ...]:
+    """A compiled function loses what it writes into a double without dimensions (torch 2.13)."""
+    return (_run_compiled if row[0].dim() else on_device.step,)
 
 
 def in_one_order(tensors: Sequence[Tensor]) -> bool:
@@ -107,7 +112,7 @@ def triton_kernels() -> Any:
     return update
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=4)
 def compiled(backend: str = "inductor") -> Rule:
     """Return `on_device.step` compiled: one pass for each tensor, whatever its layout."""
     step: Rule = torch.compile(on_device.step, backend=backend, dynamic=False, fullgraph=True)
