@@ -17,7 +17,7 @@ import torch
 from benchmarks.captured import Captured
 from benchmarks.measure import interleaved, peak, record, records, timed, where
 from benchmarks.models import MODELS, Problem
-from benchmarks.rivals import EVERY, RIVALS, Plain, Rival, _esgd, _torch
+from benchmarks.rivals import EVERY, RIVALS, SLOW, Plain, Rival, _esgd, _torch
 from benchmarks.table import against
 
 CAPTURED = [
@@ -41,7 +41,13 @@ def start(rival: Rival, build: Any, device: torch.device, small: bool) -> tuple[
 
 
 def measure(
-    model: str, rivals: list[Rival], device: torch.device, small: bool, seconds: float, path: Path
+    model: str,
+    rivals: list[Rival],
+    device: torch.device,
+    small: bool,
+    seconds: float,
+    path: Path,
+    leave_out: tuple[str, ...] = (),
 ) -> None:
     """Time one model with all rivals; whoever cannot start is recorded with the reason."""
     common = {"benchmark": "against", "model": model, "small": small, **where(device)}
@@ -57,11 +63,7 @@ def measure(
                 "hessian": loop.hessian,
                 "parameters": problem.count(),
             }
-            if once > seconds and rival.name != "SGD":  # one block is all there is time for
-                times = [once / EVERY]
-                record(path, **common, method=rival.name, times=times, **about[rival.name])
-                print(f"{model}: {rival.name} is slow, one block: {times[0]:.3g} s", flush=True)
-                continue
+            print(f"{model}: {rival.name}: {once / EVERY * 1e3:.3g} ms at first", flush=True)
             loops[rival.name] = loop
         except Exception as error:  # reported, and the others are measured
             reason = f"{type(error).__name__}: {error}".splitlines()[0][:300]
@@ -69,16 +71,18 @@ def measure(
             print(f"{model}: {rival.name} left out: {reason}", flush=True)
             gc.collect()
     found = interleaved({name: loop.block for name, loop in loops.items()}, device, seconds)
-    for name, times in found.items():
-        each = [t / EVERY for t in times]
-        record(path, **common, method=name, times=each, **about[name])
+    each = {name: [t / EVERY for t in times] for name, times in found.items()}
+    for name, times in each.items():
+        base = each["SGD, captured" if "captured" in name else "SGD"]
+        if name not in leave_out:
+            record(path, **common, method=name, times=times, base=base, **about[name])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
-    parser.add_argument("--methods", nargs="+", default=[r.name for r in RIVALS + CAPTURED])
+    parser.add_argument("--methods", nargs="+", default=None, help="all, if not given")
     parser.add_argument("--seconds", type=float, default=30.0, help="for each model")
     parser.add_argument("--small", action="store_true", help="the small models, also on a GPU")
     parser.add_argument("--out", type=Path, default=Path("out/speed"))
@@ -87,14 +91,24 @@ def main() -> None:
     torch.set_float32_matmul_precision("high")
     path = given.out / "against.jsonl"
     chosen = RIVALS + (CAPTURED if device.type == "cuda" else [])
-    rivals = [r for r in chosen if r.name in given.methods]
+    rivals = [r for r in chosen if given.methods is None or r.name in given.methods]
+    slow = [r for r in SLOW if given.methods is None or r.name in given.methods]
+    small = given.small or device.type == "cpu"
     for model in given.models:
-        small = given.small or device.type == "cpu"
         measure(model, rivals, device, small, given.seconds, path)
-        gc.collect()
-        if device.type == "cuda":
-            torch.cuda.empty_cache()
+        _forget(device)
         print(against([r for r in records(path) if r["model"] == model]), flush=True)
+    for model in given.models if slow else []:
+        both = [RIVALS[0], *slow]
+        measure(model, both, device, small, given.seconds / 4, path, leave_out=("SGD",))
+        _forget(device)
+    print(against(records(path)), flush=True)
+
+
+def _forget(device: torch.device) -> None:
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
 
 
 if __name__ == "__main__":

@@ -140,9 +140,9 @@ class Transformer(nn.Module):
 
 
 def transformer_problem(
-    device: torch.device, small: bool, *, width: int = 768, layers: int = 12, batch: int = 8
+    device: torch.device, small: bool, *, width: int = 768, layers: int = 12, batch: int = 4
 ) -> Problem:
-    """GPT-2 with 124 million parameters, 8 x 1024 tokens; small: 4 layers of 128, 2 x 64 tokens."""
+    """GPT-2 with 124 million parameters, 4 x 1024 tokens; small: 4 layers of 128, 2 x 64 tokens."""
     words, length = (2000, 64) if small else (50257, 1024)
     if small:
         width, layers, batch = 128, 4, 2

@@ -69,7 +69,7 @@ def measure(
     torch.manual_seed(0)
     problem = MODELS[model](device, small)
     options = {"fused": True, "capturable": as_graphs}
-    loop = Probing(problem, lambda p: ESGD(p, lr=1e-6, **options), share)
+    loop = Probing(problem, lambda p: ESGD(p, lr=1e-6, warmup_probes=3, **options), share)
     for _ in range(3):
         loop.iterate()
     calls = captured(loop) if as_graphs else kinds(loop)

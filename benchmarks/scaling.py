@@ -46,12 +46,15 @@ def measure(
     """Return times of a probing and an ordinary iteration, of a gradient and of SGD's iteration."""
     torch.manual_seed(0)
     made = problem(*size, device, small)
-    esgd = Probing(made, lambda p: ESGD(p, lr=1e-7, fused=True))
+    esgd = Probing(made, lambda p: ESGD(p, lr=1e-7, fused=True, warmup_probes=3))
     sgd = Plain(made, lambda p: torch.optim.SGD(p, lr=1e-9))
     for _ in range(2):
         esgd.iterate()
         sgd.iterate()
-    times = interleaved(kinds(esgd) | {"SGD": sgd.iterate}, device, seconds)
+    calls = kinds(esgd) | {"SGD": sgd.iterate}
+    for call in calls.values():
+        call()
+    times = interleaved(calls, device, seconds)
     return {"parameters": made.count(), "times": times}
 
 

@@ -42,13 +42,11 @@ def _against_one(rows: list[Record]) -> str:
         "| peak memory, MB |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
-    base = {r["method"]: r["times"] for r in rows if "times" in r}
     for r in rows:
         if "error" in r:
             lines.append(f"| {r['method']} | not measured: {r['error']} | | | | | |")
             continue
-        own = base.get("SGD, captured" if "captured" in r["method"] else "SGD", r["times"])
-        middle, low, high = ratio(r["times"], own)
+        middle, low, high = ratio(r["times"], r["base"])
         memory = f"{r['peak'] / 1e6:.0f}" if r["peak"] else "-"
         lines.append(
             f"| {r['method']} | {median(r['times']) * 1e3:.3g} | {middle:.3f} | "

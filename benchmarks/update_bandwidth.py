@@ -53,7 +53,8 @@ def contestants(parameters: list[Tensor]) -> dict[str, Any]:
     made = {name: _ready(make(parameters), parameters) for name, make in makes.items()}
     runs = {name: _repeated(optimizer.step) for name, optimizer in made.items()}
     esgd = made["ESGD, fused"]
-    runs["ESGD, compiled foreach"] = _repeated(lambda: _compiled(esgd, parameters))
+    if len(parameters) < 100:  # building takes a minute for more
+        runs["ESGD, compiled foreach"] = _repeated(lambda: _compiled(esgd, parameters))
     runs["drawing signs"] = _repeated(esgd._draw)
     products = {p: torch.randn_like(p) for p in parameters}
     runs["folding a product"] = _repeated(lambda: esgd._fold_on_device(products))
@@ -88,6 +89,8 @@ def measure(name: str, shapes: list[Any], device: Any, seconds: float, path: Pat
     source = torch.randn(max(count, 1), device=device)
     target = torch.empty_like(source)
     runs = {"copy": _repeated(lambda: target.copy_(source))} | contestants(parameters)
+    for run in runs.values():
+        run()
     found = interleaved(runs, device, seconds)
     copied = 8 * count / (median(found["copy"]) / REPEAT)
     adamw = median(found["AdamW, fused"])

@@ -188,10 +188,10 @@ def test_micro_batches_and_a_late_group(way):
         torch.manual_seed(0)
         weights = [nn.Parameter(torch.randn(4, dtype=torch.float64)) for _ in range(2)]
         optimizer = ESGD(weights[:1], **OFTEN | options)
-        halves = [lambda: (weights[0] ** 4).sum() / 2, lambda: (weights[0] ** 4).sum() / 2]
-        train_accumulated(optimizer, halves, 5)
+        half = lambda w=weights[0]: (w**4).sum() / 2  # noqa: E731
+        train_accumulated(optimizer, [half, half], 5)
         optimizer.add_param_group({"params": weights[1:]})
-        train(optimizer, lambda: ((weights[0] * weights[1]) ** 4).sum(), 7)
+        train(optimizer, lambda w=weights: ((w[0] * w[1]) ** 4).sum(), 7)
         ends.append([w.detach() for w in weights])
     assert_near(ends[1], ends[0], AMPLIFIED)
 

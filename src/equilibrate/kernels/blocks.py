@@ -9,6 +9,7 @@ nothing is copied from the host, and inside a captured graph the addresses are p
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import torch
 import triton
@@ -43,9 +44,24 @@ class Plan:
         return self.owner.numel()
 
 
-@lru_cache(maxsize=64)
-def plan(sizes: tuple[int, ...], device: torch.device, block: int = BLOCK) -> Plan:
+_in_graphs: set[Any] = set()
+
+
+def keep(held: Any, device: torch.device) -> Any:
+    """Return something remembered; what a graph refers to is kept for good."""
+    if capturing(device):
+        _in_graphs.add(held)
+    return held
+
+
+def plan(sizes: tuple[int, ...], device: torch.device) -> Plan:
     """Return the plan for tensors of these sizes; made once, outside any captured graph."""
+    made: Plan = keep(_plan(sizes, device), device)
+    return made
+
+
+@lru_cache(maxsize=64)
+def _plan(sizes: tuple[int, ...], device: torch.device, block: int = BLOCK) -> Plan:
     if capturing(device):
         raise RuntimeError(
             "This step's tensors were not seen before the capture. Make a few ordinary iterations, "

@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from equilibrate.kernels.blocks import BLOCK, TYPES, Plan, plan
+from equilibrate.kernels.blocks import BLOCK, TYPES, Plan, keep, plan
 
 _PER_WORD = 64
 
@@ -20,13 +20,14 @@ _PER_WORD = 64
 @lru_cache(maxsize=64)
 def _layout(
     sizes: tuple[int, ...], numbers: tuple[int, ...], device: torch.device
-) -> tuple[Plan, list[int], Tensor, Tensor]:
+) -> tuple[Plan, tuple[int, ...], Tensor, Tensor]:
     """Return the plan, where each part begins in the whole, the same on the device, the numbers."""
     chart = plan(sizes, device)
     starts = [0]
     for size in sizes:
         starts.append(starts[-1] + -(-size // _PER_WORD) * _PER_WORD)
-    return chart, starts, torch.tensor(starts).to(device), torch.tensor(numbers).to(device)
+    places, keys = torch.tensor(starts).to(device), torch.tensor(numbers).to(device)
+    return chart, tuple(starts), places, keys
 
 
 def draw(
@@ -38,7 +39,8 @@ def draw(
     """
     first = likes[0]
     sizes = tuple(like.numel() for like in likes)
-    chart, starts, places, keys = _layout(sizes, tuple(numbers), first.device)
+    made = keep(_layout(sizes, tuple(numbers), first.device), first.device)
+    chart, starts, places, keys = made
     whole = torch.empty(starts[-1], dtype=first.dtype, device=first.device)
     _signs[(chart.blocks,)](
         whole,

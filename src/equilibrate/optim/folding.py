@@ -124,6 +124,9 @@ class Folding(Settling):
 
     def _renew_mean(self) -> None:
         """Note the mean diagonal over all that was seen, which damping falls back on."""
+        if self._settled:
+            self._renew_on_device()
+            return
         mean = mean_scale({p: self.state[p] for p in self._all() if p in self.state})
         for group in self.param_groups:
             group["mean_scale"] = mean
