@@ -10,7 +10,7 @@ import argparse
 import gc
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -20,7 +20,24 @@ from benchmarks.models import MODELS
 from benchmarks.rivals import EVERY, Probing
 from equilibrate import ESGD
 
-SHARES = (1.0, 0.5, 0.25, 0.125)
+
+class Way(NamedTuple):
+    """How a probe is made: on a share of the batch, as a graph, with the gradient shared."""
+
+    name: str
+    share: float = 1.0
+    captured: bool = False
+    joined: bool = True
+
+
+WAYS = [
+    Way("probe, then backward", joined=False),
+    Way("probe with backward"),
+    Way("half of the batch", share=0.5),
+    Way("a quarter", share=0.25),
+    Way("an eighth", share=0.125),
+    Way("captured", captured=True),
+]
 
 
 def _force(loop: Probing, due: bool) -> None:
@@ -63,16 +80,16 @@ def captured(loop: Probing) -> dict[str, Any]:
 
 
 def measure(
-    model: str, share: float, device: torch.device, small: bool, seconds: float, path: Path,
-    as_graphs: bool,
-) -> str:  # fmt: skip
+    model: str, way: Way, device: torch.device, small: bool, seconds: float, path: Path
+) -> str:
+    """Time one way on one model; return a line of the table."""
     torch.manual_seed(0)
     problem = MODELS[model](device, small)
-    options = {"fused": True, "capturable": as_graphs}
-    loop = Probing(problem, lambda p: ESGD(p, lr=1e-6, warmup_probes=3, **options), share)
+    options = {"lr": 1e-6, "warmup_probes": 3, "fused": True, "capturable": way.captured}
+    loop = Probing(problem, lambda p: ESGD(p, **options), way.share, way.joined)
     for _ in range(3):
         loop.iterate()
-    calls = captured(loop) if as_graphs else kinds(loop)
+    calls = captured(loop) if way.captured else kinds(loop)
     memory = {}
     for name, run in calls.items():
         run()
@@ -82,12 +99,10 @@ def measure(
     found = interleaved(calls, device, seconds)
     time = {name: median(times) for name, times in found.items()}
     cost = (time["probing"] - time["ordinary"]) / time["gradient"]
-    record(path, benchmark="probe", model=model, share=share, captured=as_graphs, cost=cost,
-           small=small, times=found, memory=memory, parameters=problem.count(),
+    record(path, benchmark="probe", model=model, way=way.name, cost=cost, small=small, times=found, memory=memory, parameters=problem.count(),
            **where(device))  # fmt: skip
     added = " | ".join(f"{memory[n] / 1e6:.0f}" for n in ("probing", "ordinary"))
-    how = "captured" if as_graphs else "eager"
-    return f"| {model} | {how} | {share:g} | {cost:.2f} | {time['gradient'] * 1e3:.3g} | {added} |"
+    return f"| {model} | {way.name} | {cost:.2f} | {time['gradient'] * 1e3:.3g} | {added} |"
 
 
 def main() -> None:
@@ -101,22 +116,17 @@ def main() -> None:
     device, path = torch.device(given.device), given.out / "probe.jsonl"
     torch.set_float32_matmul_precision("high")
     small = given.small or device.type == "cpu"
-    print("| model | how | share of the batch | c | gradient, ms | peak, probing | ordinary, MB |")
-    print("| --- " * 7 + "|")
-    ways = [(share, False) for share in SHARES]
-    ways += [(1.0, True)] if device.type == "cuda" else []
+    print("| model | how | c | gradient, ms | memory added, probing, MB | ordinary, MB |")
+    print("| --- " * 6 + "|")
+    ways = [way for way in WAYS if device.type == "cuda" or not way.captured]
     for model in given.models:
-        for share, as_graphs in ways:
+        for way in ways:
             try:
-                print(
-                    measure(model, share, device, small, given.seconds, path, as_graphs), flush=True
-                )
+                print(measure(model, way, device, small, given.seconds, path), flush=True)
             except Exception as error:
-                print(
-                    f"| {model} | {share:g} failed: {type(error).__name__}: {str(error)[:200]} |",
-                    flush=True,
-                )
-                record(path, benchmark="probe", model=model, share=share, error=str(error)[:300])
+                reason = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+                print(f"| {model} | {way.name} failed: {reason} |", flush=True)
+                record(path, benchmark="probe", model=model, way=way.name, error=reason)
             gc.collect()
             if device.type == "cuda":
                 torch.cuda.empty_cache()

@@ -58,13 +58,22 @@ class Plain:
 
 
 class Probing(Plain):
-    """The loop around ESGD: one line more; `share` of the batch is probed."""
+    """The loop around ESGD: one line more; `share` of the batch is probed.
+
+    `joined` computes one gradient for the probe and the step.
+    """
 
     hessian = True
 
-    def __init__(self, problem: Problem, make: Callable[..., Any], share: float = 1.0) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        make: Callable[..., Any],
+        share: float = 1.0,
+        joined: bool = True,
+    ) -> None:
         super().__init__(problem, make)
-        self.share = share
+        self.share, self.joined = share, joined
 
     def iterate(self) -> None:
         if self.share < 1:
@@ -72,8 +81,11 @@ class Probing(Plain):
             return
         with self._attention():
             loss = self.problem.loss(1.0)
-        self.optimizer.probe(loss)
-        loss.backward()
+        if self.joined:
+            self.optimizer.probe(loss, backward=True)
+        else:
+            self.optimizer.probe(loss)
+            loss.backward()
         self._finish()
 
     def iterate_by_part(self) -> None:
@@ -212,10 +224,10 @@ def _torch(kind: Any, **options: Any) -> Callable[[Problem], Plain]:
     return lambda problem: Plain(problem, lambda p: kind(p, lr=1e-6, **options))
 
 
-def _esgd(share: float = 1.0, **options: Any) -> Callable[[Problem], Plain]:
+def _esgd(share: float = 1.0, joined: bool = True, **options: Any) -> Callable[[Problem], Plain]:
     # Fewer vectors at the start than by default: it is not timed.
     options |= {"lr": 1e-6, "warmup_probes": 3}
-    return lambda problem: Probing(problem, lambda p: ESGD(p, **options), share)
+    return lambda problem: Probing(problem, lambda p: ESGD(p, **options), share, joined)
 
 
 RIVALS = [
@@ -224,6 +236,7 @@ RIVALS = [
     Rival("AdamW, foreach", _torch(torch.optim.AdamW, foreach=True)),
     Rival("AdamW, fused", _torch(torch.optim.AdamW, fused=True)),
     Rival("Muon + AdamW", lambda problem: Plain(problem, _muon)),
+    Rival("ESGD, probe and backward apart", _esgd(joined=False)),
     Rival("ESGD", _esgd()),
     Rival("ESGD, fused", _esgd(fused=True)),
     Rival("ESGD, fused, probing a quarter", _esgd(0.25, fused=True)),

@@ -70,6 +70,8 @@ class LiveLoss:
             )
         if any(map(is_sharded, parameters)):
             raise RuntimeError(_SHARDED)
+        self.shared = False  # the gradient is handed on, and the graph freed by the last product
+        self.products_left = 0
         self._loss = loss
         self._parameters = parameters
         self._scales = list(_SCALES if holds_float16(loss) else (1.0,))
@@ -96,8 +98,19 @@ class LiveLoss:
             return LossHessian(self._loss, self._parameters, scale=scale)
 
     def _multiply(self, vectors: Sequence[Tensor], wanted: Sequence[int]) -> list[Tensor]:
+        self.products_left -= 1
+        last = self.shared and self.products_left == 0
         with _explained_errors():
-            return self._hessian(vectors, wanted=wanted)
+            return self._hessian(vectors, wanted=wanted, last=last)
+
+    def share(self, products: int) -> None:
+        """Free the graph with the last of so many products; its gradients are then handed on."""
+        self.shared, self.products_left = not self._scales, products
+
+    @property
+    def gradients(self) -> list[Tensor | None]:
+        """The gradient by parameter, None where the loss does not depend on one."""
+        return self._hessian.gradients
 
 
 @contextmanager
