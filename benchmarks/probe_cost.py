@@ -99,7 +99,8 @@ def measure(
     found = interleaved(calls, device, seconds)
     time = {name: median(times) for name, times in found.items()}
     cost = (time["probing"] - time["ordinary"]) / time["gradient"]
-    record(path, benchmark="probe", model=model, way=way.name, cost=cost, small=small, times=found, memory=memory, parameters=problem.count(),
+    record(path, benchmark="probe", model=model, way=way.name, cost=cost, small=small,
+           times=found, memory=memory, parameters=problem.count(),
            **where(device))  # fmt: skip
     added = " | ".join(f"{memory[n] / 1e6:.0f}" for n in ("probing", "ordinary"))
     return f"| {model} | {way.name} | {cost:.2f} | {time['gradient'] * 1e3:.3g} | {added} |"

@@ -54,8 +54,11 @@ class ESGD(CurvatureOptimizer):
         weight_decay: decoupled, not preconditioned: theta shrinks by lr * weight_decay.
         maximize: climb instead of descending.
         foreach: False for the reference update, one tensor at a time; else many at once.
-        fused: not available yet.
-        capturable: not available yet.
+        fused: True for one pass over memory: Triton kernels for all tensors at once on a GPU,
+            compiled C++ on a CPU. No step waits for the device then, so that a product that is not
+            finite is dropped at once but told of later (`state_dict`, `diagonal`).
+        capturable: True if iterations are captured in CUDA graphs (docs/speed.md): all numbers,
+            the learning rate too if it is a tensor, are read from the device.
         seed: of the probe vectors; torch's own generators are never read or moved.
         process_group: the ranks that train this model together: None for all of them, where
             torch.distributed is initialised, a group for some, False where each has a model of
