@@ -312,6 +312,7 @@ OUT_OF_RANGE = {
     "distribution": ["normal", None, 0],
     "momentum": [-0.1, 1.0, NAN, None, True],
     "nesterov": [True, 1, None],  # True, because momentum is zero
+    "update_limit": [0.0, -0.1, NAN, INFINITY, "none", True],
     "weight_decay": [-0.1, NAN, INFINITY, None],
     "maximize": [1, None, "yes"],
     "foreach": ["yes", 2],

@@ -40,6 +40,9 @@ SETTINGS = {
     "weight decay": {"weight_decay": 0.2, "maximize": True},
     "momentum": {"momentum": 0.9},
     "Nesterov": {"momentum": 0.9, "nesterov": True, "weight_decay": 0.2},
+    "limit": {"update_limit": 0.5},
+    "limit and Nesterov": {"momentum": 0.9, "nesterov": True, "update_limit": 0.5},
+    "limit and momentum": {"momentum": 0.9, "update_limit": 0.5},
 }
 NONE = {"momentum": 0.0, "nesterov": False, "weight_decay": 0.0, "maximize": False}
 

@@ -28,6 +28,7 @@ def step(
     nesterov: bool,
     weight_decay: Tensor | None,
     maximize: bool,
+    update_limit: float | None = None,
 ) -> None:
     """Move tensors of one device and one set of dtypes, each dense and laid out as its others are.
 
@@ -49,6 +50,7 @@ def step(
         lr if momentum is None else momentum,
         lr if weight_decay is None else weight_decay,
         len(parameters),
+        update_limit or 0.0,
         PARAMETER=TYPES[first.dtype],
         GRADIENT=TYPES[gradients[0].dtype],
         WIDE=TYPES[diagonals[0].dtype],
@@ -56,6 +58,7 @@ def step(
         NESTEROV=nesterov,
         SHRINKS=weight_decay is not None,
         MAXIMIZE=maximize,
+        LIMITED=update_limit is not None,
         ALIGNED=aligned(tensors),
         BLOCK=BLOCK,
         num_warps=_WARPS,
@@ -64,10 +67,10 @@ def step(
 
 @triton.jit
 def _update(
-    table, owner, place, sizes, damping, fill, lr, momentum, weight_decay, count,
+    table, owner, place, sizes, damping, fill, lr, momentum, weight_decay, count, limit,
     PARAMETER: tl.constexpr, GRADIENT: tl.constexpr, WIDE: tl.constexpr, MOMENTUM: tl.constexpr,
-    NESTEROV: tl.constexpr, SHRINKS: tl.constexpr, MAXIMIZE: tl.constexpr, ALIGNED: tl.constexpr,
-    BLOCK: tl.constexpr,
+    NESTEROV: tl.constexpr, SHRINKS: tl.constexpr, MAXIMIZE: tl.constexpr, LIMITED: tl.constexpr,
+    ALIGNED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     program = tl.program_id(0)
     tensor = tl.load(owner + program)
@@ -86,25 +89,27 @@ def _update(
     kept = 1 - rate * tl.load(weight_decay).to(WIDE) if SHRINKS else 1.0
     # Only the last block of a tensor needs a mask, and without one loads are 16 bytes wide.
     if left >= BLOCK:
-        _move(parameter, gradient, diagonal, buffer, extra, unseen, rate, m, kept, None,
-              PARAMETER, WIDE, MOMENTUM, NESTEROV, SHRINKS, MAXIMIZE, BLOCK)  # fmt: skip
+        _move(parameter, gradient, diagonal, buffer, extra, unseen, rate, m, kept, limit, None,
+              PARAMETER, WIDE, MOMENTUM, NESTEROV, SHRINKS, MAXIMIZE, LIMITED, BLOCK)  # fmt: skip
     else:
         mask = tl.arange(0, BLOCK) < left
-        _move(parameter, gradient, diagonal, buffer, extra, unseen, rate, m, kept, mask,
-              PARAMETER, WIDE, MOMENTUM, NESTEROV, SHRINKS, MAXIMIZE, BLOCK)  # fmt: skip
+        _move(parameter, gradient, diagonal, buffer, extra, unseen, rate, m, kept, limit, mask,
+              PARAMETER, WIDE, MOMENTUM, NESTEROV, SHRINKS, MAXIMIZE, LIMITED, BLOCK)  # fmt: skip
 
 
 @triton.jit
 def _move(
-    parameter, gradient, diagonal, buffer, extra, unseen, rate, m, kept, mask,
+    parameter, gradient, diagonal, buffer, extra, unseen, rate, m, kept, limit, mask,
     PARAMETER: tl.constexpr, WIDE: tl.constexpr, MOMENTUM: tl.constexpr, NESTEROV: tl.constexpr,
-    SHRINKS: tl.constexpr, MAXIMIZE: tl.constexpr, BLOCK: tl.constexpr,
+    SHRINKS: tl.constexpr, MAXIMIZE: tl.constexpr, LIMITED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     offsets = tl.arange(0, BLOCK)
     p = tl.load(parameter + offsets, mask).to(WIDE)
     g = tl.load(gradient + offsets, mask).to(WIDE)
     d = tl.abs(tl.load(diagonal + offsets, mask))
     u = g / tl.where(d == 0, unseen, d + extra)
+    if LIMITED:  # written so that what is not a number stays so
+        u = tl.where(u > limit, limit, tl.where(u < -limit, -limit, u))
     if MOMENTUM:
         b = tl.load(buffer + offsets, mask) * m + u
         tl.store(buffer + offsets, b, mask)

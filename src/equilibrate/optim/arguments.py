@@ -51,6 +51,10 @@ _CHECKS: dict[str, Check] = {
     "distribution": (lambda v: v in DISTRIBUTIONS, f"one of {DISTRIBUTIONS}"),
     "momentum": (lambda v: _number(v) and 0 <= v < 1, "a number in [0, 1)"),
     "nesterov": (lambda v: isinstance(v, bool), "True or False"),
+    "update_limit": (
+        lambda v: v is None or (_non_negative(v) and v > 0),
+        "None (no limit) or a finite number > 0",
+    ),
     "weight_decay": (_non_negative, "a finite number >= 0"),
     "maximize": (lambda v: isinstance(v, bool), "True or False"),
     "foreach": (_choice, "None, True or False"),

@@ -51,6 +51,10 @@ class ESGD(CurvatureOptimizer):
         distribution: of v, "rademacher" (signs) or "gaussian".
         momentum: of the preconditioned gradient: buffer = momentum * buffer + g / (D + damping).
         nesterov: look ahead by one step of momentum.
+        update_limit: the largest |g / (D + damping)| of one element; None for no limit. On a
+            quadratic |g_i| <= D_i |theta - theta*| by Cauchy and Schwarz, so that no element says
+            more than how far away the minimum is: a larger one tells of a D measured elsewhere.
+            In units of the parameters.
         weight_decay: decoupled, not preconditioned: theta shrinks by lr * weight_decay.
         maximize: climb instead of descending.
         foreach: False for the reference update, one tensor at a time; else many at once.
@@ -101,6 +105,7 @@ class ESGD(CurvatureOptimizer):
         distribution: Distribution = "rademacher",
         momentum: float = 0.0,
         nesterov: bool = False,
+        update_limit: float | None = None,
         weight_decay: float = 0.0,
         maximize: bool = False,
         foreach: bool | None = None,
@@ -122,6 +127,7 @@ class ESGD(CurvatureOptimizer):
                 "distribution": distribution,
                 "momentum": momentum,
                 "nesterov": nesterov,
+                "update_limit": update_limit,
                 "weight_decay": weight_decay,
                 "maximize": maximize,
                 "foreach": foreach,

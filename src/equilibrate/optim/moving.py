@@ -168,7 +168,7 @@ class CurvatureOptimizer(Evaluating):
         gradients = [p.grad for p in parameters if p.grad is not None]
         diagonals: list[Tensor] = [state["diagonal"] for state in states]
         buffers = self._buffers(group, parameters)
-        switches = {"nesterov": group["nesterov"], "maximize": group["maximize"]}
+        switches = {name: group[name] for name in ("nesterov", "maximize", "update_limit")}
         if self._settled:
             numbers = self._numbers(place, parameters)
             rule = fused.step if group["fused"] else on_device.step

@@ -24,6 +24,7 @@ def step(
     nesterov: bool,
     weight_decay: Tensor | None,
     maximize: bool,
+    update_limit: float | None = None,
 ) -> None:
     """Move every parameter in place; `damping` and `fill` hold one number for each tensor.
 
@@ -44,6 +45,8 @@ def step(
     for i, (extra, gap) in enumerate(zip(damping.unbind(), unseen.unbind(), strict=True)):
         size = diagonals[i].abs()
         update = gradients[i] / torch.where(size == 0, gap.to(size.dtype), size + extra)
+        if update_limit is not None:
+            update = update.clamp(-update_limit, update_limit)
         if buffers is not None and momentum is not None:
             buffers[i].mul_(momentum).add_(update)
             update = update + momentum * buffers[i] if nesterov else buffers[i]

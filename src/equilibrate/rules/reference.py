@@ -1,6 +1,6 @@
 """The update, one tensor at a time, as in Algorithm 1; every faster version equals this one.
 
-u      = g / (D + damping)
+u      = g / (D + damping), no element larger than `update_limit` where there is one
 buffer = momentum * buffer + u
 theta  = (1 - lr * weight_decay) theta - lr * (buffer, or u + momentum * buffer for Nesterov)
 """
@@ -45,10 +45,13 @@ def step(
     nesterov: bool,
     weight_decay: float,
     maximize: bool,
+    update_limit: float | None = None,
 ) -> None:
     """Move every parameter in place; `damping` and `fill` are given per tensor."""
     for i, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
         update = gradient / denominator(diagonals[i], damping[i], fill[i])
+        if update_limit is not None:
+            update.clamp_(-update_limit, update_limit)
         if buffers is not None:
             buffers[i].mul_(momentum).add_(update)
             update = update + momentum * buffers[i] if nesterov else buffers[i]
