@@ -11,7 +11,7 @@ from types import FrameType
 
 from equilibrate.paper.drawing import MissingExtra
 from equilibrate.paper.figures import FIGURES
-from equilibrate.paper.run import Means, run
+from equilibrate.paper.run import Means, record, run
 from equilibrate.study.files import StudyError
 from equilibrate.study.progress import clock
 
@@ -54,6 +54,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--data", type=Path, metavar="DIR",
         help="folder of the MNIST files (default: $EQUILIBRATE_DATA, else a cache)",
     )  # fmt: skip
+    parser.add_argument(
+        "--task", action="append", default=[], choices=("mnist", "curves-like"),
+        help="compute one data set of Figures 3 and 4 alone: a part that runs beside another",
+    )  # fmt: skip
+    parser.add_argument(
+        "--records-only", action="store_true",
+        help="compute and record, draw nothing: for a machine without matplotlib",
+    )  # fmt: skip
 
 
 def execute(arguments: argparse.Namespace, command: str) -> int:
@@ -65,10 +73,7 @@ def execute(arguments: argparse.Namespace, command: str) -> int:
     started = time.perf_counter()
     earlier = signal.signal(signal.SIGTERM, _terminate)
     try:
-        means = Means(arguments.device, arguments.data)
-        path = run(
-            arguments.figures, arguments.out, quick=arguments.quick, command=command, means=means
-        )
+        path = _run(arguments, command)
     except (MissingExtra, StudyError) as error:
         print(f"\n{error}", file=sys.stderr)
         return 1
@@ -82,9 +87,18 @@ def execute(arguments: argparse.Namespace, command: str) -> int:
     finally:
         signal.signal(signal.SIGTERM, earlier)
     took = clock(time.perf_counter() - started)
-    label = "quick report" if arguments.quick else "report"
+    label = "records" if arguments.records_only else "report"
+    label = f"quick {label}" if arguments.quick else label
     print(f"{label} after {took} min: {path.resolve()}")
     return 0
+
+
+def _run(arguments: argparse.Namespace, command: str) -> Path:
+    means = Means(arguments.device, arguments.data, tuple(arguments.task))
+    quick, out = arguments.quick, arguments.out
+    if arguments.records_only:
+        return record(arguments.figures, out, quick=quick, means=means)
+    return run(arguments.figures, out, quick=quick, command=command, means=means)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

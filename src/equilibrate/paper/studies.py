@@ -1,7 +1,7 @@
 """The studies behind Figures 3 and 4: run where a device is at hand, else read from their records.
 
-A study lies in its own folder beside the figures' records, and all its trials train in one mixed
-stack: that is what a GPU does best.
+A study lies in its own folder beside the figures' records. On a GPU all its trials train in one
+mixed stack: that is what it does best.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from equilibrate.paper.records import Data, NotRecorded, Store
+from equilibrate.study.alone import Alone
 from equilibrate.study.course import Moment, Trainer
 from equilibrate.study.files import StudyError
 from equilibrate.study.journal import read_records
@@ -17,6 +18,7 @@ from equilibrate.study.methods import Method
 from equilibrate.study.naming import canonical
 from equilibrate.study.problem import Problem
 from equilibrate.study.progress import Progress
+from equilibrate.study.search import Search
 from equilibrate.study.stack import Stack
 from equilibrate.study.study import run_study
 from equilibrate.study.trial import Trial
@@ -56,10 +58,15 @@ def train(
     progress: Progress,
     *,
     every: float | None = None,
+    search: Search | None = None,
+    at_once: int = AT_ONCE,
 ) -> list[Data]:
     """Return the records of trials of one length, training those that are missing.
 
-    They are evaluated after every so many epochs, about a hundred times where None is given.
+    They are evaluated after every so many epochs, about a hundred times where None is given. A
+    search tells how far each of them trains; None trains all to the end. Where one trains at a
+    time, the optimizer itself moves it: for those without a stacked rule, and large networks on a
+    CPU.
     """
     if store.frozen:
         return recorded(store, name, trials)
@@ -75,10 +82,12 @@ def train(
             done = moment.done
 
     def make_trainer(members: list[Trial]) -> Trainer:
+        if at_once == 1:
+            return Alone(problem, methods[members[0].method], members, device)
         return Stack(problem, methods, members, device)
 
     def together(members: list[Trial]) -> list[list[Trial]]:
-        return [members[k : k + AT_ONCE] for k in range(0, len(members), AT_ONCE)]
+        return [members[k : k + at_once] for k in range(0, len(members), at_once)]
 
     found = run_study(
         problem,
@@ -86,9 +95,10 @@ def train(
         study_folder(store, name),
         make_trainer=make_trainer,
         together=together,
+        search=search,
         evaluate_every=every,
         report=report,
         device=device,
-        mixed=True,
+        mixed=at_once > 1,
     )
     return [found[trial.key] for trial in trials]

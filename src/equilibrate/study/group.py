@@ -82,7 +82,7 @@ class Group:
             if trial.key not in self.journal.records:
                 self.journal.append(self._record(trial, status, rung))
                 self.course.diverged[trial.method] += status == "diverged"
-            self.course.progress[trial.key] = self.course.epochs
+            self.course.progress[trial.key] = rung or self.course.epochs
         self.trials = [trial for trial in self.trials if trial not in gone]
         if self._trainer is not None and self.trials:
             self._keep(self._trainer)
@@ -220,9 +220,9 @@ class Group:
         course.trained += len(new) * iterations / course.updates_per_epoch
         last = [self.curves[trial.key]["error"][-1:] for trial in self.trials]
         best = min((error for errors in last for error in errors), default=None)
-        done, total = sum(course.progress.values()), len(course.progress) * course.epochs
+        done = min(sum(course.progress.values()), course.total)
         method = self.members[0].method
-        counts = (course.trained, done, total, course.diverged[method])
+        counts = (course.trained, done, course.total, course.diverged[method])
         course.report(Moment(method, len(self.trials), epoch, best, *counts))
 
 
