@@ -17,7 +17,7 @@ HEAVY = ("matplotlib", "numpy", "scipy", "ray", "pandas", "equilibrate.study", "
 
 # Each room may import only those to its right, and torch.
 LAYERS = ["cli", "inspect", "paper", "study", "monitor", "attention", "statistics", "optim",
-          "distributed", "rules", "diagonals", "exact", "curvature"]  # fmt: skip
+          "distributed", "rules", "diagonals", "exact", "curvature", "kernels"]  # fmt: skip
 
 
 def test_import_loads_torch_and_nothing_heavier():

@@ -51,11 +51,18 @@ class ESGD(CurvatureOptimizer):
         distribution: of v, "rademacher" (signs) or "gaussian".
         momentum: of the preconditioned gradient: buffer = momentum * buffer + g / (D + damping).
         nesterov: look ahead by one step of momentum.
+        update_limit: the largest |g / (D + damping)| of one element; None for no limit. On a
+            quadratic |g_i| <= D_i |theta - theta*| by Cauchy and Schwarz, so that no element says
+            more than how far away the minimum is: a larger one tells of a D measured elsewhere.
+            In units of the parameters.
         weight_decay: decoupled, not preconditioned: theta shrinks by lr * weight_decay.
         maximize: climb instead of descending.
         foreach: False for the reference update, one tensor at a time; else many at once.
-        fused: not available yet.
-        capturable: not available yet.
+        fused: True for one pass over memory: Triton kernels for all tensors at once on a GPU,
+            compiled C++ on a CPU. No step waits for the device then, so that a product that is not
+            finite is dropped at once but told of later (`state_dict`, `diagonal`).
+        capturable: True if iterations are captured in CUDA graphs (docs/speed.md): all numbers,
+            the learning rate too if it is a tensor, are read from the device.
         seed: of the probe vectors; torch's own generators are never read or moved.
         process_group: the ranks that train this model together: None for all of them, where
             torch.distributed is initialised, a group for some, False where each has a model of
@@ -98,6 +105,7 @@ class ESGD(CurvatureOptimizer):
         distribution: Distribution = "rademacher",
         momentum: float = 0.0,
         nesterov: bool = False,
+        update_limit: float | None = None,
         weight_decay: float = 0.0,
         maximize: bool = False,
         foreach: bool | None = None,
@@ -119,6 +127,7 @@ class ESGD(CurvatureOptimizer):
                 "distribution": distribution,
                 "momentum": momentum,
                 "nesterov": nesterov,
+                "update_limit": update_limit,
                 "weight_decay": weight_decay,
                 "maximize": maximize,
                 "foreach": foreach,
