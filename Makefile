@@ -19,7 +19,7 @@ setup: $(STAMP)  ## build the environment in .venv
 # Rebuilt only when one of these two files changes.
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,paper]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,paper,cluster,docs]'
 	$(BIN)/python -m pip install --quiet -c constraints.txt --no-deps curvlinops-for-pytorch
 	touch $@
 

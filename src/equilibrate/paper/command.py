@@ -6,12 +6,17 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
 from equilibrate.paper.drawing import MissingExtra
 from equilibrate.paper.figures import FIGURES
+from equilibrate.paper.records import AT_ONCE
 from equilibrate.paper.run import Means, run
+from equilibrate.study.arguments import CLUSTER, count
+from equilibrate.study.cluster import connected
 from equilibrate.study.files import StudyError
 from equilibrate.study.progress import clock
 
@@ -54,6 +59,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--data", type=Path, metavar="DIR",
         help="folder of the MNIST files (default: $EQUILIBRATE_DATA, else a cache)",
     )  # fmt: skip
+    parser.add_argument("--cluster", metavar="ADDRESS", help=CLUSTER)
+    parser.add_argument(
+        "--at-once", type=count, default=AT_ONCE, metavar="N",
+        help=f"trials of a study in one stack, at most (default: {AT_ONCE})",
+    )  # fmt: skip
 
 
 def execute(arguments: argparse.Namespace, command: str) -> int:
@@ -65,10 +75,7 @@ def execute(arguments: argparse.Namespace, command: str) -> int:
     started = time.perf_counter()
     earlier = signal.signal(signal.SIGTERM, _terminate)
     try:
-        means = Means(arguments.device, arguments.data)
-        path = run(
-            arguments.figures, arguments.out, quick=arguments.quick, command=command, means=means
-        )
+        path = _run(arguments, command)
     except (MissingExtra, StudyError) as error:
         print(f"\n{error}", file=sys.stderr)
         return 1
@@ -85,6 +92,18 @@ def execute(arguments: argparse.Namespace, command: str) -> int:
     label = "quick report" if arguments.quick else "report"
     print(f"{label} after {took} min: {path.resolve()}")
     return 0
+
+
+def _run(arguments: argparse.Namespace, command: str) -> Path:
+    """Compute with the trials of the studies here, or on the cluster that was named."""
+    means = Means(arguments.device, arguments.data, arguments.at_once)
+    with ExitStack() as leaving:
+        if arguments.cluster is not None:
+            connection = connected(arguments.cluster, gpu=arguments.device == "cuda")
+            means = replace(means, crew=leaving.enter_context(connection))
+        return run(
+            arguments.figures, arguments.out, quick=arguments.quick, command=command, means=means
+        )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -145,6 +145,7 @@ def _train_alone(
         together=lambda members: [[member] for member in members],
         report=report,
         device=device,
+        crew=store.crew,
     )
     return [found[trial.key] for trial in trials]
 

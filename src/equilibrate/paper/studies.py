@@ -21,8 +21,6 @@ from equilibrate.study.stack import Stack
 from equilibrate.study.study import run_study
 from equilibrate.study.trial import Trial
 
-AT_ONCE = 64
-
 
 def study_folder(store: Store, name: str) -> Path:
     """Return where the records of a study lie."""
@@ -78,7 +76,7 @@ def train(
         return Stack(problem, methods, members, device)
 
     def together(members: list[Trial]) -> list[list[Trial]]:
-        return [members[k : k + AT_ONCE] for k in range(0, len(members), AT_ONCE)]
+        return [members[k : k + store.at_once] for k in range(0, len(members), store.at_once)]
 
     found = run_study(
         problem,
@@ -90,5 +88,6 @@ def train(
         report=report,
         device=device,
         mixed=True,
+        crew=store.crew,
     )
     return [found[trial.key] for trial in trials]

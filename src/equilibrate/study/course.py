@@ -54,6 +54,8 @@ class Moment:
     done: float
     total: float
     diverged: int = 0
+    waiting: int = 0  # trials of the method that have no worker yet, on a cluster
+    alone: bool = True  # no other method trains at the same time
 
 
 @dataclass
@@ -70,6 +72,12 @@ class Course:
     progress: dict[str, float]  # epochs done, by key
     diverged: Counter[str] = field(default_factory=Counter)  # trials, by method
     trained: float = 0.0
+
+    def tell(self, method: str, trials: int, epoch: float, best: float | None, **more: Any) -> None:
+        """Report how far trials of a method are, and the whole study with them."""
+        done, total = sum(self.progress.values()), len(self.progress) * self.epochs
+        counts = (self.trained, done, total, self.diverged[method])
+        self.report(Moment(method, trials, epoch, best, *counts, **more))
 
     def epoch(self, updates: int) -> float:
         """Return the epoch as a whole number where it is one."""
