@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from equilibrate import ESGD, math_attention
@@ -108,3 +109,33 @@ def test_ranks_on_one_device_equal_one_process():
     train(ESGD(model.parameters(), probe_every=5), loss, 20)
     found = [p.detach().cpu() for p in model.parameters()]
     torch.testing.assert_close(first, found, rtol=1e-6, atol=1e-9)
+
+
+@pytest.fixture
+def nccl():
+    """One rank on NCCL: all that one device allows, but the collectives are NCCL's own."""
+    torch.distributed.init_process_group(
+        "nccl", store=torch.distributed.HashStore(), rank=0, world_size=1
+    )
+    yield
+    torch.distributed.destroy_process_group()
+
+
+def _ended(model, optimizer_of, trained):
+    wrapped = trained(model)
+    data, target = (tensor.cuda() for tensor in batches(1)[0])
+    train_by_closure(
+        optimizer_of(wrapped.parameters()), lambda: (wrapped(data) - target).square().mean(), 12
+    )
+    found = [p.full_tensor() if hasattr(p, "full_tensor") else p for p in model.parameters()]
+    return [p.detach().clone() for p in found]
+
+
+@pytest.mark.parametrize("wrap", [DistributedDataParallel, fully_shard], ids=["ddp", "fsdp2"])
+def test_one_rank_on_nccl_equals_the_plain_model(nccl, wrap):
+    def optimizer_of(parameters):
+        return ESGD(parameters, probe_every=5)
+
+    plain = _ended(model_of().cuda(), optimizer_of, lambda model: model)
+    wrapped = _ended(model_of().cuda(), optimizer_of, wrap)
+    torch.testing.assert_close(wrapped, plain, rtol=1e-6, atol=1e-9)

@@ -148,3 +148,16 @@ def test_a_folder_that_cannot_be_written_is_named_with_what_to_do(tmp_path, caps
     said = capsys.readouterr().err
     assert "cannot write to" in said
     assert "--out" in said
+
+
+def test_parts_computed_side_by_side_make_the_whole(tmp_path, monkeypatch, capsys):
+    together, parts = tmp_path / "together", tmp_path / "parts"
+    assert cli.main(["paper", "figure4", "--records-only", "--out", str(together)]) == 0
+    for task in ("curves-like", "mnist"):
+        command = ["paper", "figure4", "--records-only", "--task", task, "--out", str(parts)]
+        assert cli.main(command) == 0
+    assert "records after" in capsys.readouterr().out
+    assert not (parts / "report.html").exists()
+    names = [{path.name for path in (out / "records").iterdir()} for out in (together, parts)]
+    assert names[0] == names[1]
+    assert len(names[0]) == 2

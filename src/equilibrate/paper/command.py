@@ -14,7 +14,7 @@ from types import FrameType
 from equilibrate.paper.drawing import MissingExtra
 from equilibrate.paper.figures import FIGURES
 from equilibrate.paper.records import AT_ONCE
-from equilibrate.paper.run import Means, run
+from equilibrate.paper.run import Means, record, run
 from equilibrate.study.arguments import CLUSTER, count
 from equilibrate.study.cluster import connected
 from equilibrate.study.files import StudyError
@@ -64,6 +64,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--at-once", type=count, default=AT_ONCE, metavar="N",
         help=f"trials of a study in one stack, at most (default: {AT_ONCE})",
     )  # fmt: skip
+    parser.add_argument(
+        "--task", action="append", default=[], choices=("mnist", "curves-like"),
+        help="compute one data set of Figures 3 and 4 alone: a part that runs beside another",
+    )  # fmt: skip
+    parser.add_argument(
+        "--records-only", action="store_true",
+        help="compute and record, draw nothing: for a machine without matplotlib",
+    )  # fmt: skip
 
 
 def execute(arguments: argparse.Namespace, command: str) -> int:
@@ -89,21 +97,23 @@ def execute(arguments: argparse.Namespace, command: str) -> int:
     finally:
         signal.signal(signal.SIGTERM, earlier)
     took = clock(time.perf_counter() - started)
-    label = "quick report" if arguments.quick else "report"
+    label = "records" if arguments.records_only else "report"
+    label = f"quick {label}" if arguments.quick else label
     print(f"{label} after {took} min: {path.resolve()}")
     return 0
 
 
 def _run(arguments: argparse.Namespace, command: str) -> Path:
     """Compute with the trials of the studies here, or on the cluster that was named."""
-    means = Means(arguments.device, arguments.data, arguments.at_once)
+    means = Means(arguments.device, arguments.data, tuple(arguments.task), arguments.at_once)
+    quick, out = arguments.quick, arguments.out
     with ExitStack() as leaving:
         if arguments.cluster is not None:
             connection = connected(arguments.cluster, gpu=arguments.device == "cuda")
             means = replace(means, crew=leaving.enter_context(connection))
-        return run(
-            arguments.figures, arguments.out, quick=arguments.quick, command=command, means=means
-        )
+        if arguments.records_only:
+            return record(arguments.figures, out, quick=quick, means=means)
+        return run(arguments.figures, out, quick=quick, command=command, means=means)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,8 +1,8 @@
 """Figure 3: learning curves of deep auto-encoders on MNIST and on CURVES-like images.
 
 Every arm (`arms.py`) is the best of a random search with equally many trials over equally many
-decades, at seed 0; the winners then train with two more seeds, and on MNIST go on to 750,000
-updates, which was Sutskever's budget. The error is the squared error over the whole training set.
+decades, at seed 0; on MNIST the winners go on to 750,000 updates, Sutskever's budget. They then
+train with two more seeds. The error is the squared error over the whole training set.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from equilibrate.paper import figure3_claims, figure3_drawing
 from equilibrate.paper.arms import ARMS, PUBLISHED
 from equilibrate.paper.figure import Description, Figure, Judgement, Records
+from equilibrate.paper.figure3_arms import up_to
 from equilibrate.paper.figure3_timing import timing
 from equilibrate.paper.records import Data, Store
 from equilibrate.paper.studies import study_folder, train
@@ -22,6 +23,7 @@ from equilibrate.study.outcome import winner
 from equilibrate.study.problem import Problem
 from equilibrate.study.problems import BUILT_IN
 from equilibrate.study.progress import Progress
+from equilibrate.study.search import Search, past, random_search
 from equilibrate.study.trial import Trial
 
 if TYPE_CHECKING:
@@ -77,15 +79,18 @@ def settings(quick: bool) -> Settings:
 
 def units(chosen: Settings) -> float:
     """Return the work: trials times epochs."""
-    each = chosen.trials + chosen.seeds - 1
-    return float(
-        sum(len(task.arms) * (each * task.epochs + _beyond(task)) for task in chosen.tasks)
-    )
+
+    def each(task: Task) -> int:
+        return _search(chosen, task).work(chosen.trials) + (chosen.seeds - 1) * task.epochs
+
+    return float(sum(len(task.arms) * each(task) for task in chosen.tasks))
 
 
-def _beyond(task: Task) -> int:
-    """Return the epochs of a long run, which starts anew; none where the search is as long."""
-    return task.long_epochs if task.long_epochs > task.epochs else 0
+def _search(chosen: Settings, task: Task) -> Search:
+    """Return the search: all trials of an arm to its epochs, the best one of them further."""
+    if task.long_epochs == task.epochs:
+        return random_search(task.epochs)
+    return Search((task.epochs, task.long_epochs), eta=max(2, chosen.trials))
 
 
 def compute(
@@ -147,10 +152,12 @@ def _task(
 ) -> list[Data]:
     name = _study(task, quick=chosen.quick)
     trial = partial(_trial, problem, "" if store.frozen else problem.fingerprint, chosen.precision)
+    every, search = chosen.evaluate_every, _search(chosen, task)
     searched = [
-        trial(arm, drawn, 0, task.epochs) for arm in task.arms for drawn in _drawn(chosen, arm)
+        trial(arm, drawn, 0, task.long_epochs) for arm in task.arms for drawn in _drawn(chosen, arm)
     ]
-    records = train(store, name, problem, ARMS, searched, progress, every=chosen.evaluate_every)
+    longest = train(store, name, problem, ARMS, searched, progress, every=every, search=search)
+    records = [up_to(record, task.epochs) for record in longest]
     best = {arm: winner(r for r in records if r["method"] == arm) for arm in task.arms}
     won = {arm: found["settings"] for arm, found in best.items() if found is not None}
     repeated = [
@@ -158,11 +165,9 @@ def _task(
         for arm, drawn in won.items()
         for seed in range(1, chosen.seeds)
     ]
-    longer = [trial(arm, drawn, 0, _beyond(task)) for arm, drawn in won.items() if _beyond(task)]
-    for trials in (repeated, longer):
-        if trials:
-            every = chosen.evaluate_every
-            records += train(store, name, problem, ARMS, trials, progress, every=every)
+    if repeated:
+        records += train(store, name, problem, ARMS, repeated, progress, every=every)
+    records += [r for r in longest if past(r["curve"], task.epochs)]
     return [{**record, "task": task.problem} for record in records]
 
 

@@ -65,6 +65,23 @@ def error_at(record: Mapping[str, Any], epoch: float | None = None) -> float:
     return float(known[-1]) if known else math.inf
 
 
+def up_to(record: Data, epochs: int) -> Data:
+    """Return a record as it was after so many epochs of a longer run, cut then or carried on.
+
+    Example:
+        >>> curve = {"epoch": [0, 10, 20], "error": [5.0, 2.0, 1.0]}
+        >>> run = {"status": "cut", "epochs": 20, "curve": curve, "final_error": 1.0}
+        >>> up_to(run, 10)["final_error"], up_to(run, 10)["status"]
+        (2.0, 'finished')
+    """
+    kept = sum(epoch <= epochs for epoch in record["curve"]["epoch"])
+    curve = {name: values[:kept] for name, values in record["curve"].items()}
+    if not kept or curve["epoch"][-1] < epochs:
+        return {**record, "epochs": epochs}  # diverged on the way
+    end = {"status": "finished", "final_error": curve["error"][-1]}
+    return {**record, **end, "epochs": epochs, "curve": curve}
+
+
 def arms_of(records: Sequence[Data], task: str) -> dict[str, Arm]:
     """Return the arms of a task that have a winner, in the order of the figure."""
     mine = [record for record in records if record["task"] == task]

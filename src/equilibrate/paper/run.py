@@ -3,9 +3,10 @@
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -24,6 +25,7 @@ class Means:
 
     device: str = "cpu"
     data: Path | None = None
+    tasks: tuple[str, ...] = ()  # of Figures 3 and 4; all where none is named
     at_once: int = AT_ONCE  # trials of a study in one stack, at most
     crew: Crew | None = None  # who trains studies; None is this process
 
@@ -47,6 +49,13 @@ def run(names: Sequence[str], out: Path, *, quick: bool, command: str, means: Me
     return report.write(results, out, quick=quick, command=command)
 
 
+def record(names: Sequence[str], out: Path, *, quick: bool, means: Means = CPU) -> Path:
+    """Compute the named figures and draw nothing; return the folder of their records."""
+    for name in names or _possible(quick, means):
+        _compute(FIGURES[name], out, quick, means=means)
+    return out / "records"
+
+
 def _possible(quick: bool, means: Means) -> list[str]:
     """Return the figures that this device can compute; say which are left out."""
     needing = [name for name, figure in FIGURES.items() if figure.needs_gpu]
@@ -61,7 +70,7 @@ def _possible(quick: bool, means: Means) -> list[str]:
 
 
 def _compute(figure: Figure, out: Path, quick: bool, *, means: Means) -> report.Result:
-    settings = figure.settings(quick)
+    settings = _part(figure.settings(quick), means.tasks)
     label = f"{figure.name}{' (quick)' if quick else ''}"
     progress = Progress(label, figure.units(settings))
     store = Store(
@@ -76,6 +85,13 @@ def _compute(figure: Figure, out: Path, quick: bool, *, means: Means) -> report.
     if store.damaged:
         print(f"rebuilt: {', '.join(store.damaged)}", file=sys.stderr)
     return report.Result(figure, settings, records)
+
+
+def _part(settings: Any, tasks: Sequence[str]) -> Any:
+    """Keep the tasks that were asked for, of a figure that has several."""
+    if not tasks or not hasattr(settings, "tasks"):
+        return settings
+    return replace(settings, tasks=tuple(t for t in settings.tasks if t.problem in tasks))
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from equilibrate.study.methods import Method
 from equilibrate.study.naming import canonical
 from equilibrate.study.problem import Problem
 from equilibrate.study.progress import Progress
+from equilibrate.study.search import Search
 from equilibrate.study.stack import Stack
 from equilibrate.study.study import run_study
 from equilibrate.study.trial import Trial
@@ -54,10 +55,12 @@ def train(
     progress: Progress,
     *,
     every: float | None = None,
+    search: Search | None = None,
 ) -> list[Data]:
     """Return the records of trials of one length, training those that are missing.
 
-    They are evaluated after every so many epochs, about a hundred times where None is given.
+    They are evaluated after every so many epochs, about a hundred times where None is given. A
+    search tells how far each of them trains; None trains all to the end.
     """
     if store.frozen:
         return recorded(store, name, trials)
@@ -84,6 +87,7 @@ def train(
         study_folder(store, name),
         make_trainer=make_trainer,
         together=together,
+        search=search,
         evaluate_every=every,
         report=report,
         device=device,

@@ -42,7 +42,8 @@ class Moment:
     """How far a study is, for a progress display. Work is counted in trials times epochs.
 
     `best` is the lowest error of the trials now training, at their last evaluation; `trained` is
-    the work of this process, `done` holds what was found recorded or will not be needed as well;
+    the work of this process, `done` holds what was found recorded and what a trial that diverged
+    does not need as well;
     `diverged` counts the trials of the method that have diverged.
     """
 
@@ -70,13 +71,14 @@ class Course:
     device: torch.device | str
     report: Callable[[Moment], None]
     progress: dict[str, float]  # epochs done, by key
+    total: float  # trials times epochs, if none diverges
     diverged: Counter[str] = field(default_factory=Counter)  # trials, by method
     trained: float = 0.0
 
     def tell(self, method: str, trials: int, epoch: float, best: float | None, **more: Any) -> None:
         """Report how far trials of a method are, and the whole study with them."""
-        done, total = sum(self.progress.values()), len(self.progress) * self.epochs
-        counts = (self.trained, done, total, self.diverged[method])
+        done = min(sum(self.progress.values()), self.total)
+        counts = (self.trained, done, self.total, self.diverged[method])
         self.report(Moment(method, trials, epoch, best, *counts, **more))
 
     def epoch(self, updates: int) -> float:

@@ -91,7 +91,7 @@ class Group:
             if trial.key not in self.journal.records:
                 self.journal.append(self._record(trial, status, rung))
                 self.course.diverged[trial.method] += status == "diverged"
-            self.course.progress[trial.key] = self.course.epochs
+            self.course.progress[trial.key] = rung or self.course.epochs
         self.trials = [trial for trial in self.trials if trial not in gone]
         if self._trainer is not None and self.trials:
             self._keep(self._trainer)

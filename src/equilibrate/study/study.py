@@ -75,6 +75,7 @@ def run_study(
         device=device,
         report=report,
         progress=dict.fromkeys((trial.key for trial in trials), 0.0),
+        total=sum(search.work(len(rivals)) for rivals in _by_method(trials)),
     )
     with Journal(folder) as journal:
         _note_what_is_there(journal, trials, course, search)
@@ -156,7 +157,9 @@ def _note_what_is_there(
     journal: Journal, trials: list[Trial], course: Course, search: Search
 ) -> None:
     found = [journal.records[trial.key] for trial in trials if trial.key in journal.records]
-    course.progress.update({record["key"]: course.epochs for record in found})
+    # What another search cut will not be trained on, so that nothing of it is left to do.
+    ends = {r["key"]: r["rung"] if r["rung"] in search.rungs else course.epochs for r in found}
+    course.progress.update(ends)
     course.diverged.update(r["method"] for r in found if r["status"] == "diverged")
     cut_before = sum(record["status"] == "cut" for record in found)
     if cut_before and len(search.rungs) == 1:

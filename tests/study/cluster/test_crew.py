@@ -123,5 +123,5 @@ def test_records_name_the_command_and_progress_reaches_the_end(tmp_path):
     assert {r["provenance"]["command"] for r in records.values()} == {" ".join(sys.argv)}
     assert moments[-1].done == moments[-1].total
     assert (moments[-1].trials, moments[-1].waiting) == (0, 0)
-    assert all(not moment.alone for moment in moments)
+    assert not any(moment.alone for moment in moments)
     assert {moment.method for moment in moments} == {"plain", "heavy"}
