@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format paper bench clean
+.PHONY: help setup test lint format paper bench docs clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' Makefile
@@ -40,6 +40,10 @@ format: $(STAMP)  ## fix style and format in place
 # Threads that wait actively slow down tenfold where a core is not theirs alone.
 paper: $(STAMP)  ## the paper's figures and claims, quick; PAPER_ARGS= for the full run
 	OMP_WAIT_POLICY=passive $(BIN)/python -m equilibrate.paper $(PAPER_ARGS)
+
+# Built as the tests build it: strictly, and with nothing fetched from anywhere.
+docs: $(STAMP)  ## build the documentation site, out/site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 bench: $(STAMP)  ## time one iteration
 	$(BIN)/python -m benchmarks.iteration
