@@ -44,7 +44,10 @@ def _published(name: str) -> str:
     if name == "claims":
         return _claims()
     if not (RESULTS / f"{name}.png").exists():
-        return f"*The full run of {name} is not published yet.*"
+        quick = f"equilibrate paper {name} --quick"
+        return (
+            f"*The full run is not published yet; `{quick}` computes a short version in minutes.*"
+        )
     return f"![{name}, from the records of the full run](results/{name}.png)"
 
 
