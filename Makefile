@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format paper bench docs clean
+.PHONY: help setup test lint format paper bench docs release clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' Makefile
@@ -47,6 +47,9 @@ docs: $(STAMP)  ## build the documentation site, out/site/index.html
 
 bench: $(STAMP)  ## time one iteration
 	$(BIN)/python -m benchmarks.iteration
+
+release: $(STAMP)  ## build wheel and sdist into dist, try them in empty environments (minutes)
+	PYTHON=$(abspath $(BIN)/python) bash .ci/release
 
 clean:  ## remove caches and build outputs (not .venv, not results)
 	rm -rf build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
