@@ -8,6 +8,7 @@ import pytest
 
 from equilibrate.paper import figure3, figures, run
 from equilibrate.paper.publish import publish
+from equilibrate.study.journal import as_line, read_records
 from tests.paper.shrunken import FIGURE3, PROBLEMS, shrink
 
 
@@ -64,3 +65,20 @@ def test_publishing_the_same_records_again_changes_nothing(small, tmp_path):
 def test_an_unfinished_run_is_not_published(tmp_path):
     with pytest.raises(FileNotFoundError, match="equilibrate paper --out"):
         publish(tmp_path, tmp_path / "results")
+
+
+def test_published_commands_name_no_folder_of_one_machine(small, tmp_path):
+    out, results = tmp_path / "out", tmp_path / "results"
+    run.run(["figure3"], out, quick=False, command="equilibrate paper")
+    for path in (out / "records").glob("*/records.jsonl"):
+        records = read_records(path.parent).values()
+        told = [
+            {**r, "provenance": {**r["provenance"], "command": f"paper {out}"}} for r in records
+        ]
+        bare = [{k: v for k, v in record.items() if k != "checksum"} for record in told]
+        path.write_bytes(b"".join(map(as_line, bare)))
+    publish(out, results)
+    for path in (results / "records").iterdir():
+        if path.is_dir():
+            published = read_records(path).values()
+            assert {r["provenance"]["command"] for r in published} == {"paper out"}

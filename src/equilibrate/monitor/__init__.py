@@ -1,6 +1,7 @@
 """What a person watches while training: diagonals, their errors, sharpness, layer by layer."""
 
 from equilibrate.monitor.interval import Interval
+from equilibrate.monitor.learning_rate import SuggestedRate, suggest_learning_rate
 from equilibrate.monitor.monitor import Monitor
 from equilibrate.monitor.probes import Probes
 from equilibrate.monitor.sinks import JSONLines, TensorBoard, numbers
@@ -12,7 +13,9 @@ __all__ = [
     "Monitor",
     "Probes",
     "Spectrum",
+    "SuggestedRate",
     "TensorBoard",
     "numbers",
     "spectrum",
+    "suggest_learning_rate",
 ]

@@ -158,7 +158,7 @@ def claims(settings: Settings, records: Records) -> list[Judgement]:
 
 
 def _settings(quick: bool) -> Settings:
-    return Settings(problems=15, other_problems=4) if quick else Settings()
+    return Settings(problems=10, other_problems=2) if quick else Settings()
 
 
 FIGURE = Figure(

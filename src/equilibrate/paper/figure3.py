@@ -16,8 +16,9 @@ from equilibrate.paper.arms import ARMS, PUBLISHED
 from equilibrate.paper.figure import Description, Figure, Judgement, Records
 from equilibrate.paper.figure3_arms import up_to
 from equilibrate.paper.figure3_timing import timing
-from equilibrate.paper.records import Data, Store
+from equilibrate.paper.records import Data, NotRecorded, Store
 from equilibrate.paper.studies import study_folder, train
+from equilibrate.study.journal import read_records
 from equilibrate.study.mnist import mnist_at_hand
 from equilibrate.study.outcome import winner
 from equilibrate.study.problem import Problem
@@ -60,7 +61,7 @@ class Settings:
 
 QUICK = Settings(
     tasks=(
-        Task("curves-like", 12, 12, ("sgd", "rmsprop", "jacobi", "esgd-warm", "esgd")),
+        Task("curves-like", 16, 16, ("sgd", "rmsprop", "jacobi", "esgd-warm", "esgd")),
         Task("mnist", 1, 1, ("sgd", "rmsprop", "esgd"), optional=True),
     ),
     trials=1,
@@ -99,10 +100,13 @@ def compute(
     progress: Progress,
     problems: Mapping[str, Callable[[Path | None], Problem]] = BUILT_IN,
 ) -> Records:
-    """Train every task's search and winners, time the arms, or read the records of all that."""
+    """Train every task's search and winners, time the arms, or read the records of all that.
+
+    Reading leaves out a task that has no records at all; so a part can be shown before the whole.
+    """
     records: list[Data] = []
     for task in chosen.tasks:
-        if task.optional and not _at_hand(task, store):
+        if not _at_hand(chosen, task, store):
             progress.advance(len(task.arms) * task.epochs, computed=False)
             continue
         problem = problems[task.problem](store.data)
@@ -111,14 +115,16 @@ def compute(
             store, problem, task.problem, task.arms, chosen.precision, chosen.timed_together
         )
         records.append({**timed, "timing": task.problem})
+    if not records:
+        raise NotRecorded("figure3: no task is recorded")
     return records
 
 
-def _at_hand(task: Task, store: Store) -> bool:
-    """Tell whether an optional task can be computed here, or was."""
+def _at_hand(chosen: Settings, task: Task, store: Store) -> bool:
+    """Tell whether a task was recorded, or can be computed here where it is optional."""
     if store.frozen:
-        return (study_folder(store, _study(task, quick=True)) / "records.jsonl").exists()
-    return mnist_at_hand(store.data)
+        return bool(read_records(study_folder(store, _study(task, quick=chosen.quick))))
+    return not task.optional or mnist_at_hand(store.data)
 
 
 def _study(task: Task, *, quick: bool) -> str:
@@ -156,7 +162,9 @@ def _task(
     searched = [
         trial(arm, drawn, 0, task.long_epochs) for arm in task.arms for drawn in _drawn(chosen, arm)
     ]
-    longest = train(store, name, problem, ARMS, searched, progress, every=every, search=search)
+    at_once = AT_ONCE if store.device == "cuda" else 1  # on a CPU a stack of such networks loses
+    together = partial(train, store, name, problem, ARMS, every=every, at_once=at_once)
+    longest = together(searched, progress, search=search)
     records = [up_to(record, task.epochs) for record in longest]
     best = {arm: winner(r for r in records if r["method"] == arm) for arm in task.arms}
     won = {arm: found["settings"] for arm, found in best.items() if found is not None}
@@ -166,7 +174,7 @@ def _task(
         for seed in range(1, chosen.seeds)
     ]
     if repeated:
-        records += train(store, name, problem, ARMS, repeated, progress, every=every)
+        records += together(repeated, progress)
     records += [r for r in longest if past(r["curve"], task.epochs)]
     return [{**record, "task": task.problem} for record in records]
 

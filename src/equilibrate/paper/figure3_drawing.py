@@ -46,7 +46,7 @@ def draw(records: Records, timings: dict[str, dict[str, float]]) -> "Picture":
     for row in grid:
         row[0].set_ylabel("training squared error")
     handles, labels = grid[0][0].get_legend_handles_labels()
-    picture.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=9)
+    picture.legend(handles, labels, loc="outside lower center", ncols=1 + len(tasks), fontsize=9)
     drawn: Picture = picture
     return drawn
 

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from equilibrate.study.journal import PACKED, RECORDS
+from equilibrate.paper.records import write
+from equilibrate.study.journal import PACKED, RECORDS, as_line, read_records
 from equilibrate.study.progress import clock
 
 _SHOWN = ("*.png", "*.svg", "claims.json", "report.html")
@@ -31,13 +32,22 @@ def publish(out: Path, results: Path) -> None:
         for path in sorted(out.glob(pattern)):
             shutil.copyfile(path, results / path.name)
     for path in sorted((out / "records").glob("*.json")):
-        shutil.copyfile(path, results / "records" / path.name)
+        record = _public(json.loads(path.read_bytes()))
+        write(results / "records" / path.name, record)
     for path in sorted((out / "records").glob(f"*/{RECORDS}")):
         folder = results / "records" / path.parent.name
         folder.mkdir(exist_ok=True)
+        lines = [as_line(_public(record)) for record in read_records(path.parent).values()]
         # Without a time stamp: the same records give the same file.
-        (folder / PACKED).write_bytes(gzip.compress(path.read_bytes(), mtime=0))
+        (folder / PACKED).write_bytes(gzip.compress(b"".join(lines), mtime=0))
     (results / "README.md").write_text(_origin(results))
+
+
+def _public(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a record without its checksum, its command without the folders of one machine."""
+    made, rest = record["provenance"], {k: v for k, v in record.items() if k != "checksum"}
+    words = [Path(word).name if word.startswith("/") else word for word in made["command"].split()]
+    return {**rest, "provenance": {**made, "command": " ".join(words)}}
 
 
 def _origin(results: Path) -> str:

@@ -7,27 +7,22 @@ at its first steps. The trials (`robustness_points.py`) share one stack; row-col
 has no stacked rule and trains alone.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import torch
 
 from equilibrate.paper import robustness_claims, robustness_drawing
 from equilibrate.paper.figure import Description, Figure, Judgement, Records
 from equilibrate.paper.records import Data, NotRecorded, Store
 from equilibrate.paper.robustness_points import METHODS, QUICK, Point, Settings, Task, points
 from equilibrate.paper.robustness_timing import timing
-from equilibrate.paper.studies import recorded, study_folder, train
-from equilibrate.study.alone import Alone
-from equilibrate.study.course import Moment
+from equilibrate.paper.studies import train
 from equilibrate.study.curves import curves_like_images
 from equilibrate.study.naming import canonical
 from equilibrate.study.problem import Problem
 from equilibrate.study.problems import BUILT_IN, reconstruction
 from equilibrate.study.progress import Progress
 from equilibrate.study.stacked_rules import structure
-from equilibrate.study.study import run_study
 from equilibrate.study.trial import Trial
 
 if TYPE_CHECKING:
@@ -119,35 +114,8 @@ def _task(
     alone = [trial for trial in listed if trial.method == "row-column"]
     records = train(store, name, problem, METHODS, stacked, progress)
     if alone:
-        records += _train_alone(store, name, problem, alone, progress)
+        records += train(store, name, problem, METHODS, alone, progress, at_once=1)
     return [{**record, "task": task.problem} for record in records]
-
-
-def _train_alone(
-    store: Store, name: str, problem: Problem, trials: Sequence[Trial], progress: Progress
-) -> list[Data]:
-    """Return the records of trials whose optimizer has no stacked rule, one after the other."""
-    if store.frozen:
-        return recorded(store, name, trials)
-    device = torch.device(store.device)
-    done = 0.0
-
-    def report(moment: Moment) -> None:
-        nonlocal done
-        progress.advance(max(0.0, moment.done - done), computed=moment.trained > 0)
-        done = max(done, moment.done)
-
-    found = run_study(
-        problem,
-        trials,
-        study_folder(store, name),
-        make_trainer=lambda members: Alone(problem, METHODS[members[0].method], members, device),
-        together=lambda members: [[member] for member in members],
-        report=report,
-        device=device,
-        crew=store.crew,
-    )
-    return [found[trial.key] for trial in trials]
 
 
 def draw(chosen: Settings, records: Records) -> "Picture":

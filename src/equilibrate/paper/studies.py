@@ -1,7 +1,7 @@
 """The studies behind Figures 3 and 4: run where a device is at hand, else read from their records.
 
-A study lies in its own folder beside the figures' records, and all its trials train in one mixed
-stack: that is what a GPU does best.
+A study lies in its own folder beside the figures' records. On a GPU all its trials train in one
+mixed stack: that is what it does best.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import torch
 
-from equilibrate.paper.records import Data, NotRecorded, Store
+from equilibrate.paper.records import AT_ONCE, Data, NotRecorded, Store
+from equilibrate.study.alone import Alone
 from equilibrate.study.course import Moment, Trainer
 from equilibrate.study.files import StudyError
 from equilibrate.study.journal import read_records
@@ -56,17 +57,20 @@ def train(
     *,
     every: float | None = None,
     search: Search | None = None,
+    at_once: int = AT_ONCE,
 ) -> list[Data]:
     """Return the records of trials of one length, training those that are missing.
 
     They are evaluated after every so many epochs, about a hundred times where None is given. A
-    search tells how far each of them trains; None trains all to the end.
+    search tells how far each of them trains; None trains all to the end. Where one trains at a
+    time, the optimizer itself moves it: for those without a stacked rule, and large networks on a
+    CPU.
     """
     if store.frozen:
         return recorded(store, name, trials)
     if store.device == "cpu" and trials[0].precision == "tf32":
         raise StudyError(f"{name} in full needs a GPU: add --device cuda, or --quick for a CPU")
-    device = torch.device(store.device)
+    device, width = torch.device(store.device), min(at_once, store.at_once)
     done = 0.0
 
     def report(moment: Moment) -> None:
@@ -76,10 +80,12 @@ def train(
             done = moment.done
 
     def make_trainer(members: list[Trial]) -> Trainer:
+        if width == 1:
+            return Alone(problem, methods[members[0].method], members, device)
         return Stack(problem, methods, members, device)
 
     def together(members: list[Trial]) -> list[list[Trial]]:
-        return [members[k : k + store.at_once] for k in range(0, len(members), store.at_once)]
+        return [members[k : k + width] for k in range(0, len(members), width)]
 
     found = run_study(
         problem,
@@ -91,7 +97,7 @@ def train(
         evaluate_every=every,
         report=report,
         device=device,
-        mixed=True,
+        mixed=width > 1,
         crew=store.crew,
     )
     return [found[trial.key] for trial in trials]

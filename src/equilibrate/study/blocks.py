@@ -20,15 +20,12 @@ from equilibrate.study.stacked_optimizer import StackedOptimizer
 from equilibrate.study.stacked_rules import structure
 from equilibrate.study.trial import Trial
 
-_LONG = 4_000_000  # updates of all trials of a block together
-
 
 @dataclass(frozen=True)
 class Block:
     """Rows `start` to `stop` of a stack of `total`, their optimizer and their schedules.
 
-    `long` tells that compiling the probing pass should pay: on a GPU it takes 10 s or more, and by
-    estimate from profiles saves about 3 microseconds per trial and update.
+    `work` counts the updates of all its trials together.
     """
 
     start: int
@@ -36,17 +33,22 @@ class Block:
     total: int
     optimizer: StackedOptimizer
     schedule: Scheduling
-    long: bool
+    work: int
 
     def of(self, tensor: Tensor) -> Tensor:
         """Return this block's rows: the tensor itself where they are all."""
-        return tensor if self.stop - self.start == self.total else tensor[self.start : self.stop]
+        return rows(tensor, self.start, self.stop)
 
     def due(self, update: int) -> int | None:
         """Return the updates since the last probe where one is due, 0 at the start, else None."""
         if not self.optimizer.probes_at(update):
             return None
         return int(self.optimizer.switches["probe_every"]) if update else 0
+
+
+def rows(tensor: Tensor, start: int, stop: int) -> Tensor:
+    """Return rows of a tensor: the tensor itself where they are all."""
+    return tensor if stop - start == len(tensor) else tensor[start:stop]
 
 
 def make_blocks(
@@ -71,7 +73,6 @@ def make_blocks(
         made = stacked(optimizer, [trial.settings for trial in mine], own)
         totals = [trial.epochs * updates_per_epoch for trial in mine]
         schedule = Scheduling(made.settings, totals)
-        long = own[0].is_cuda and sum(totals) >= _LONG
-        blocks.append(Block(start, stop, len(trials), made, schedule, long))
+        blocks.append(Block(start, stop, len(trials), made, schedule, sum(totals)))
         start = stop
     return blocks

@@ -114,7 +114,7 @@ class Journal:
         """
         if record["key"] in self.records:
             raise ValueError(f"trial {record['key']} is recorded already in {self.path}")
-        line = _line(record)
+        line = as_line(record)
         length = os.fstat(self._descriptor).st_size
         with explained(self.path):
             try:
@@ -162,7 +162,8 @@ class Journal:
             os.fsync(self._descriptor)
 
 
-def _line(record: Mapping[str, Any]) -> bytes:
+def as_line(record: Mapping[str, Any]) -> bytes:
+    """Return the line of a record, its checksum included."""
     whole = {**record, "checksum": digest(record)}
     try:
         text = json.dumps(whole, sort_keys=True, separators=(",", ":"), allow_nan=False)

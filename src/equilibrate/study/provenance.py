@@ -2,6 +2,7 @@
 
 import os
 import platform
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -55,6 +56,14 @@ def commit() -> str | None:
     return run.stdout.strip()
 
 
+def command() -> str:
+    """Return the command that runs, as a person would type it."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    module = spec.name.removesuffix(".__main__") if spec else ""
+    program = f"python -m {module}" if module else Path(sys.argv[0]).name
+    return shlex.join([*program.split(), *sys.argv[1:]])
+
+
 def place(device: torch.device | str = "cpu") -> dict[str, Any]:
     """Return where and by what this process computes."""
     return {
@@ -84,7 +93,7 @@ def provenance(
     return {
         **(where or place(device)),
         "seed": seed,
-        "command": " ".join(sys.argv),
+        "command": command(),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": round(seconds, 4),
     }

@@ -5,7 +5,8 @@ its own gradient. On a GPU an update is a captured graph whose elementwise parts
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -22,6 +23,7 @@ from equilibrate.study.methods import Method
 from equilibrate.study.passes import passes
 from equilibrate.study.precision import computing, dtype_of
 from equilibrate.study.problem import Problem
+from equilibrate.study.spans import spans
 from equilibrate.study.stacked_optimizer import StackedOptimizer
 from equilibrate.study.trial import Trial
 
@@ -117,25 +119,21 @@ class Stack:
     def _update(self, due: Due) -> None:
         """Take the next batch, measure in the blocks where that is due, then move every trial."""
         inputs, targets = self.batches.next()
-        hessians = {}
-        for block, since_probe in zip(self.blocks, due, strict=True):
-            if since_probe is not None:
-                own = {name: block.of(p) for name, p in self.parameters.items()}
-                batch = block.of(inputs), block.of(targets)
-                hessian = self.passes.hessian(own, *batch, compiled=block.long)
-                block.optimizer.probe(hessian, since_probe)
-                hessians[block.start] = hessian
-        shared: Sequence[Tensor | None] = []
-        if len(hessians) < len(self.blocks):
+        gradients: dict[int, Sequence[Tensor | None]] = {}  # by the start of a block
+        for span in spans(self.blocks, due):
+            own = {name: span.of(p) for name, p in self.parameters.items()}
+            batch = span.of(inputs), span.of(targets)
+            hessian = self.passes.hessian(own, *batch, compiled=span.long)
+            span.measure(hessian)
+            for block in span.blocks:
+                gradients[block.start] = _each(hessian.gradients, partial(span.part, block))
+        if len(gradients) < len(self.blocks):
             shared = self.passes.gradients(self.parameters, inputs, targets)
+            for block in self.blocks:
+                gradients.setdefault(block.start, _each(shared, block.of))
         # All is measured before anything moves: the blocks' parameters share their memory.
         for block in self.blocks:
-            measured = hessians.get(block.start)
-            block.optimizer.move(
-                [None if g is None else block.of(g) for g in shared]
-                if measured is None
-                else measured.gradients
-            )
+            block.optimizer.move(gradients[block.start])
 
     @torch.no_grad()
     def errors(self) -> list[float]:
@@ -209,3 +207,9 @@ class Stack:
             name: memory_order(p if g is None else g)
             for (name, p), g in zip(self.parameters.items(), gradients, strict=True)
         }
+
+
+def _each(
+    gradients: Sequence[Tensor | None], rows: Callable[[Tensor], Tensor]
+) -> list[Tensor | None]:
+    return [None if gradient is None else rows(gradient) for gradient in gradients]

@@ -66,20 +66,31 @@ class StackedCurvature(StackedOptimizer):
         return bool(update % self.switches["probe_every"] == 0)
 
     @torch.no_grad()
-    def probe(self, hessian: Hessian, steps: int) -> None:
-        """Fold one product of every trial; `steps` updates after the last, 0 for the warm-up."""
-        if steps:
-            self._fold(hessian, torch.ones_like(self.seeds, dtype=torch.bool), steps)
-            return
+    def warm_up(self, hessian: Hessian) -> None:
+        """Fold as many products of every trial as its warm-up asks for."""
         warmup = self.numbers["warmup_probes"]
         for done in range(int(warmup.max())):
-            self._fold(hessian, warmup > done, steps=0)
+            vectors = self.draw()
+            self._fold(vectors, *hessian(vectors), warmup > done, steps=0)
         for parameter in self.parameters:  # no finite curvature at the start: the trial has failed
             parameter[self.weight == 0] = torch.nan
 
-    def _fold(self, hessian: Hessian, chosen: Tensor, steps: int) -> None:
-        vectors = self._draw()
-        products, finite = hessian(vectors)
+    @torch.no_grad()
+    def fold(
+        self, vectors: Sequence[Tensor], products: Sequence[Tensor], finite: Tensor, steps: int
+    ) -> None:
+        """Fold one product of every trial, `steps` updates after the last one."""
+        everyone = torch.ones_like(self.seeds, dtype=torch.bool)
+        self._fold(vectors, products, finite, everyone, steps)
+
+    def _fold(
+        self,
+        vectors: Sequence[Tensor],
+        products: Sequence[Tensor],
+        finite: Tensor,
+        chosen: Tensor,
+        steps: int,
+    ) -> None:
         self.drawn += chosen
         chosen = chosen & finite
         weight = self.weight * self.numbers["decay"] ** steps + 1
@@ -100,8 +111,9 @@ class StackedCurvature(StackedOptimizer):
         self.scale.copy_(total.double() / self.seen.clamp(min=1))
         self._renew_damping()
 
-    def _draw(self) -> list[Tensor]:
-        """Draw every trial's own vector over all parameters."""
+    @torch.no_grad()
+    def draw(self) -> list[Tensor]:
+        """Draw every trial's own next vector over all parameters."""
         if self._words is not None:
             return [v.to(self.dtype) for v in self._words.draw(self.seeds, self.drawn)]
         flat = [

@@ -91,9 +91,6 @@ class StackedOptimizer:
         view = in_order if may_copy else view_in_order
         return [view(tensor, order) for tensor, order in zip(tensors, self.orders, strict=True)]
 
-    def probe(self, hessian: Any, steps: int) -> None:
-        """Measure curvature: nothing for a first-order method."""
-
     def probes_at(self, update: int) -> bool:
         """Tell whether a probe is due at an update: never for a first-order method."""
         return False

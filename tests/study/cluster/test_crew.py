@@ -1,7 +1,6 @@
 """What the crew of a cluster does with groups, messages and losses; no cluster is needed."""
 
 import json
-import sys
 
 import pytest
 
@@ -14,6 +13,12 @@ from tests.study.cluster.pretended import Pretended
 
 SEARCHES = pytest.mark.parametrize("halving", [False, True], ids=["random", "halving"])
 STUDIES = pytest.mark.parametrize("study", [small, real_study], ids=["small", "real"])
+
+
+@pytest.fixture(autouse=True)
+def _every_moment_is_told(monkeypatch):
+    """Messages are counted: their number must not depend on a clock."""
+    monkeypatch.setattr("equilibrate.study.cluster.errand._TELL_SECONDS", 0.0)
 
 
 def crew(**options):
@@ -56,7 +61,7 @@ def test_the_number_of_workers_changes_nothing(slots, at_home, tmp_path):
 def test_a_worker_lost_at_any_message_costs_no_record(halving, at_home, tmp_path, capfd):
     undisturbed = crew()
     small.run(tmp_path / "first", halving=halving, crew=undisturbed)
-    moments = range(1 + halving, undisturbed.workers.heard + 1, 2)
+    moments = range(1 + halving, undisturbed.workers.heard + 1, 3)
     for number in moments:
         folder = tmp_path / str(number)
         small.run(folder, halving=halving, crew=crew(lose=lambda n, at=number: n == at))
@@ -120,7 +125,7 @@ def test_a_checkpoint_that_is_damaged_is_put_aside_and_its_trials_start_over(
 def test_records_name_the_command_and_progress_reaches_the_end(tmp_path):
     moments = []
     records = small.run(tmp_path, crew=crew(), report=moments.append)
-    assert {r["provenance"]["command"] for r in records.values()} == {" ".join(sys.argv)}
+    assert {r["provenance"]["command"] for r in records.values()} == {provenance.command()}
     assert moments[-1].done == moments[-1].total
     assert (moments[-1].trials, moments[-1].waiting) == (0, 0)
     assert not any(moment.alone for moment in moments)

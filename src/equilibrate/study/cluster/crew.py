@@ -4,7 +4,6 @@ A group whose worker is lost starts again, from its last checkpoint, on the next
 free. Errands wait here, not in the cluster, so that a worker that joins later finds some.
 """
 
-import sys
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +23,7 @@ from equilibrate.study.cluster.messages import (
 from equilibrate.study.course import Course, Moment
 from equilibrate.study.files import StudyError, say, write_whole
 from equilibrate.study.group import Group
-from equilibrate.study.provenance import versions
+from equilibrate.study.provenance import command, versions
 
 if TYPE_CHECKING:
     from equilibrate.study.cluster.workers import Workers
@@ -130,7 +129,7 @@ class ClusterCrew:
                 write_whole(group.path, data)
                 attempt.losses = 0
             case Recorded(record):
-                made = {**record["provenance"], "command": " ".join(sys.argv)}
+                made = {**record["provenance"], "command": command()}
                 group.journal.append({**record, "provenance": made})
                 group.course.diverged[record["method"]] += 1
                 group.course.progress[record["key"]] = group.course.epochs
