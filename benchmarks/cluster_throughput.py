@@ -4,10 +4,12 @@
 
 The study trains the CURVES-like auto-encoder, SGD and ESGD, one trial after the other at a worker.
 The cluster has two nodes of one core on this machine. Every round runs each contestant once, after
-one round that is not measured (workers start, torch is imported). Needs two free cores.
+one round that is not measured (workers start, torch is imported). Needs two free cores. Ray starts
+its workers with a low priority; here they have that of everything else.
 """
 
 import argparse
+import os
 import statistics
 import sys
 import tempfile
@@ -46,6 +48,7 @@ class OneWorker(Workers):
 @contextmanager
 def two_nodes() -> Iterator[str]:
     """A cluster of two nodes of one core each, and a head that computes nothing."""
+    os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 (so spelled by Ray)
     head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": STORE}
     cluster = Cluster(initialize_head=True, head_node_args=head)
     for _ in range(2):
