@@ -1,7 +1,8 @@
 """What pages of the site take from elsewhere: published results, claims, the commands' help.
 
 A page asks with a comment on a line of its own: `<!-- results: figure3 -->` shows that figure from
-the folder `results`, `<!-- results: claims -->` its table of claims, `<!-- help: compare -->` the
+the folder `results`, `<!-- results: claims -->` its table of claims, `<!-- results: origin -->`
+that of the commands behind it, `<!-- help: compare -->` the
 help of a command, `<!-- claims: corrections -->` the paper's sentences that slip,
 `<!-- file: examples/fsdp2.py -->` a program. What is not published yet is said to be so.
 """
@@ -41,8 +42,8 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def _published(name: str) -> str:
-    if name == "claims":
-        return _claims()
+    if name in ("claims", "origin"):
+        return {"claims": _claims, "origin": _origin}[name]()
     if not (RESULTS / f"{name}.png").exists():
         quick = f"equilibrate paper {name} --quick"
         return (
@@ -58,6 +59,13 @@ def _claims() -> str:
     rows = [row for row in json.loads(path.read_text())["claims"] if row["claim"][0] == "S"]
     cells = ([row["claim"], row["paper"], row["verdict"], row["ours"]] for row in rows)
     return _table(["", "the paper says", "verdict", "ours"], cells)
+
+
+def _origin() -> str:
+    path = RESULTS / "README.md"
+    lines = path.read_text().splitlines() if path.exists() else []
+    rows = [line for line in lines if line.startswith("|")]
+    return "\n".join(rows) or "*Nothing is published yet.*"
 
 
 def _corrections(_: str) -> str:

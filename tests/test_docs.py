@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import textwrap
 from html.parser import HTMLParser
 from importlib import import_module
 from pathlib import Path
@@ -37,7 +38,7 @@ def test_every_python_block_of_a_page_runs(page, tmp_path, monkeypatch):
     namespace: dict[str, object] = {}
     for said, text in blocks(page):
         if said == "python":
-            exec(compile(text, str(page), "exec"), namespace)
+            exec(compile(textwrap.dedent(text), str(page), "exec"), namespace)
 
 
 @BY_NAME
@@ -108,7 +109,9 @@ CHECKS = {
 @BY_NAME
 def test_every_command_line_is_one_that_the_program_takes(page):
     for line in commands(page):
-        program, *words = shlex.split(line, comments=True)
+        program, *words = [
+            w for w in shlex.split(line, comments=True) if not re.match("[A-Z_]+=", w)
+        ]
         CHECKS[Path(program).name](words)
 
 
@@ -181,6 +184,10 @@ class Links(HTMLParser):
             self.loads.append(found.get("src") or found["href"])
 
 
+# Built once: these tests stay with one worker.
+ON_THE_SITE = pytest.mark.xdist_group("site")
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """The site, built as `make docs` builds it."""
@@ -193,6 +200,7 @@ def site(tmp_path_factory):
     return folder
 
 
+@ON_THE_SITE
 def test_the_site_builds_and_its_links_lead_somewhere(site):
     pages = {path: Links(path) for path in site.rglob("*.html")}
     assert {page.stem for page in DOCS.rglob("*.md")} <= {path.stem for path in pages}
@@ -207,6 +215,7 @@ def test_the_site_builds_and_its_links_lead_somewhere(site):
                 assert unquote(parts.fragment) in pages[target].anchors, (path.name, link)
 
 
+@ON_THE_SITE
 def test_the_site_loads_nothing_from_elsewhere(site):
     for path in site.rglob("*.html"):
         assert not [
@@ -214,6 +223,7 @@ def test_the_site_loads_nothing_from_elsewhere(site):
         ]
 
 
+@ON_THE_SITE
 def test_pages_are_filled_with_what_they_ask_for(site):
     for path in site.rglob("*.html"):
         assert not re.search(r"<!-- (results|claims|help|file): ", path.read_text())

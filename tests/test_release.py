@@ -18,7 +18,7 @@ import yaml
 import equilibrate
 
 ROOT = Path(__file__).parent.parent
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("release")]
 
 
 @pytest.fixture(scope="module")
