@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format paper bench clean
+.PHONY: help setup test lint format paper bench docs release clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' Makefile
@@ -19,7 +19,7 @@ setup: $(STAMP)  ## build the environment in .venv
 # Rebuilt only when one of these two files changes.
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,paper]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,paper,cluster,docs]'
 	$(BIN)/python -m pip install --quiet -c constraints.txt --no-deps curvlinops-for-pytorch
 	touch $@
 
@@ -41,8 +41,15 @@ format: $(STAMP)  ## fix style and format in place
 paper: $(STAMP)  ## the paper's figures and claims, quick; PAPER_ARGS= for the full run
 	OMP_WAIT_POLICY=passive $(BIN)/python -m equilibrate.paper $(PAPER_ARGS)
 
+# Built as the tests build it: strictly, and with nothing fetched from anywhere.
+docs: $(STAMP)  ## build the documentation site, out/site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
 bench: $(STAMP)  ## time one iteration
 	$(BIN)/python -m benchmarks.iteration
+
+release: $(STAMP)  ## build wheel and sdist into dist, try them in empty environments (minutes)
+	PYTHON=$(abspath $(BIN)/python) bash .ci/release
 
 clean:  ## remove caches and build outputs (not .venv, not results)
 	rm -rf build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -14,14 +14,19 @@ from equilibrate.study import command as compare
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse the arguments, run the command they name, return the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    parsed = make_parser().parse_args(given)
+    rooms = {"paper": paper.execute, "compare": compare.execute, "inspect": inspect.execute}
+    return rooms[parsed.name](parsed, shlex.join(["equilibrate", *given]))
+
+
+def make_parser(command: str | None = None) -> argparse.ArgumentParser:
+    """Return the parser of the whole command line, or that of one command."""
     parser = argparse.ArgumentParser(prog="equilibrate", description=__doc__)
     commands = parser.add_subparsers(dest="name", required=True, metavar="COMMAND")
     _add_paper(commands)
     _add_compare(commands)
     _add_inspect(commands)
-    parsed = parser.parse_args(given)
-    rooms = {"paper": paper.execute, "compare": compare.execute, "inspect": inspect.execute}
-    return rooms[parsed.name](parsed, shlex.join(["equilibrate", *given]))
+    return commands.choices[command] if command else parser
 
 
 def _add_paper(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

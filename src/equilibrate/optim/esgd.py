@@ -24,11 +24,10 @@ ALGORITHM_1: Final[dict[str, Any]] = {
 
 
 class ESGD(CurvatureOptimizer):
-    r"""Equilibrated SGD: the gradient divided by the row norms of the Hessian, plus damping.
+    """Equilibrated SGD: the gradient divided by the row norms of the Hessian, plus damping.
 
-    .. math::
-        D \leftarrow \sqrt{\mathrm{E}[(Hv)^2]}, \qquad
-        \theta \leftarrow \theta - \mathrm{lr} \, \frac{g}{D + \mathrm{damping}}
+        D     <- sqrt(E[(Hv)^2])
+        theta <- theta - lr * g / (D + damping)
 
     (Dauphin, de Vries & Bengio 2015, Algorithm 1). D costs one Hessian-vector product with a random
     v every `probe_every` steps; H is never formed. The learning rate has no unit: the spectral

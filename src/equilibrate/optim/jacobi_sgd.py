@@ -14,11 +14,10 @@ from equilibrate.optim.moving import CurvatureOptimizer
 
 
 class JacobiSGD(CurvatureOptimizer):
-    r"""Jacobi SGD: the gradient divided by the absolute diagonal of the Hessian, plus damping.
+    """Jacobi SGD: the gradient divided by the absolute diagonal of the Hessian, plus damping.
 
-    .. math::
-        D \leftarrow |\mathrm{E}[v \odot Hv]|, \qquad
-        \theta \leftarrow \theta - \mathrm{lr} \, \frac{g}{D + \mathrm{damping}}
+        D     <- |E[v * Hv]|
+        theta <- theta - lr * g / (D + damping)
 
     (Section 6 of the paper; the estimator is that of Bekas et al. 2007.) Positive and negative
     curvature cancel in diag(H), so D may pass through zero where the loss curves most: section 5 of
