@@ -37,7 +37,7 @@ def signed_distance(places: Tensor, corners: Tensor) -> Tensor:
         tensor([[-1.],
                 [ 2.]])
     """
-    pieces = [_signed_distance(part, corners) for part in places.split(_CASES_AT_ONCE)]
+    pieces = [_signed_distance(part, corners) for part in torch.split(places, _CASES_AT_ONCE)]
     return torch.cat(pieces).unsqueeze(1)
 
 

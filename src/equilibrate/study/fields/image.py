@@ -66,9 +66,7 @@ def _shape(places: Tensor, generator: torch.Generator) -> Tensor:
     """Tell which places lie in a disc or a turned box, each as likely."""
     centre = torch.tensor([_uniform(generator, -0.7, 0.7) for _ in range(2)])
     angle, size, slim = (_uniform(generator, *ends) for ends in ((0, 3.2), (0.12, 0.4), (0.3, 1)))
-    turn = torch.tensor(
-        [[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]]
-    )
+    turn = torch.tensor([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
     local = (places - centre) @ turn / torch.tensor([size, size * slim])
     round_one = _uniform(generator, 0, 1) < 0.5
     return local.norm(dim=1) < 1 if round_one else local.abs().amax(1) < 1

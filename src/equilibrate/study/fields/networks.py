@@ -13,6 +13,7 @@ stacked (`stack`).
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -103,7 +104,7 @@ def relu(width: int, depth: int, resolution: int) -> nn.Sequential:
 def _chain(inputs: int, width: int, depth: int, unit: type[nn.Module]) -> nn.Sequential:
     sizes = [inputs, *[width] * depth]
     layers: list[nn.Module] = []
-    for fan_in, fan_out in zip(sizes, sizes[1:], strict=False):
+    for fan_in, fan_out in pairwise(sizes):
         layers += [nn.Linear(fan_in, fan_out), unit()]
     return nn.Sequential(*layers, nn.Linear(width, 1))
 
