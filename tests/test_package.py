@@ -12,8 +12,8 @@ import equilibrate
 
 SOURCE = Path(equilibrate.__file__).parent
 ROOT = Path(__file__).parent.parent
-HEAVY = ("matplotlib", "numpy", "scipy", "ray", "pandas", "equilibrate.study", "equilibrate.paper", "equilibrate.wins",
-         "equilibrate.monitor", "equilibrate.inspect")  # fmt: skip
+HEAVY = ("matplotlib", "numpy", "scipy", "ray", "pandas", "equilibrate.study", "equilibrate.paper",
+         "equilibrate.wins", "equilibrate.monitor", "equilibrate.inspect")  # fmt: skip
 
 # Each room may import only those to its right, and torch.
 LAYERS = ["cli", "inspect", "wins", "paper", "study", "monitor", "attention", "statistics", "optim",

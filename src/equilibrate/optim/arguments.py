@@ -12,6 +12,8 @@ from equilibrate.optim.pending import Pending
 
 DampingKind = Literal["relative", "absolute"]
 DAMPING_KINDS: tuple[str, ...] = get_args(DampingKind)
+Scaling = Literal["row", "row-column"]
+SCALINGS: tuple[str, ...] = get_args(Scaling)
 
 Check = tuple[Callable[[Any], bool], str]
 
@@ -50,6 +52,7 @@ _CHECKS: dict[str, Check] = {
     "weight_decay": (_non_negative, "a finite number >= 0"),
     "maximize": (lambda v: isinstance(v, bool), "True or False"),
     "foreach": (lambda v: v in (None, True, False), "None, True or False"),
+    "scaling": (lambda v: v in SCALINGS, f"one of {SCALINGS}"),
     "seed": (lambda v: isinstance(v, int) and abs(v) < 2**63, "a whole number below 2^63"),
 }
 
@@ -57,7 +60,7 @@ _CHECKS: dict[str, Check] = {
 def check_group(group: dict[str, Any]) -> None:
     """Raise ValueError for the first hyper-parameter of a group that is out of range."""
     for name, (holds, wanted) in _CHECKS.items():
-        if not holds(group[name]):
+        if name in group and not holds(group[name]):
             raise ValueError(f"Invalid {name}: {group[name]!r}. It must be {wanted}.")
     if group["nesterov"] and group["momentum"] == 0:
         raise ValueError("Invalid nesterov: True with momentum 0. Give a momentum, such as 0.9.")

@@ -1,16 +1,16 @@
 """ESGD, the paper's optimizer (Algorithm 1)."""
 
 from types import ModuleType
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, Final, Literal
 
 from torch import Tensor
 from torch.distributed import ProcessGroup
 from torch.optim.optimizer import ParamsT
 
 from equilibrate.curvature import Distribution
-from equilibrate.diagonals import equilibration
-from equilibrate.optim.arguments import DampingKind
-from equilibrate.optim.moving import CurvatureOptimizer
+from equilibrate.diagonals import equilibration, row_column
+from equilibrate.optim.arguments import DampingKind, Scaling
+from equilibrate.optim.row_column import RowColumn
 
 ALGORITHM_1: Final[dict[str, Any]] = {
     "decay": None,
@@ -23,7 +23,7 @@ ALGORITHM_1: Final[dict[str, Any]] = {
 """Keyword arguments that make `ESGD(params, lr, **ALGORITHM_1)` the paper's Algorithm 1."""
 
 
-class ESGD(CurvatureOptimizer):
+class ESGD(RowColumn):
     r"""Equilibrated SGD: the gradient divided by the row norms of the Hessian, plus damping.
 
     .. math::
@@ -56,6 +56,9 @@ class ESGD(CurvatureOptimizer):
         foreach: False for the reference update, one tensor at a time; else many at once.
         fused: not available yet.
         capturable: not available yet.
+        scaling: "row": D holds the row norms of H, as in the paper. "row-column": D is such that
+            rows and columns of D^-1/2 H D^-1/2 have norm one, at the same cost; for parameters
+            in units that differ by decades (docs/when-to-use.md). One for all groups.
         seed: of the probe vectors; torch's own generators are never read or moved.
         process_group: the ranks that train this model together: None for all of them, where
             torch.distributed is initialised, a group for some, False where each has a model of
@@ -83,7 +86,9 @@ class ESGD(CurvatureOptimizer):
         [(8, 4), (8,), (1, 8), (1,)]
     """
 
-    _kind: ClassVar[ModuleType] = equilibration
+    @property
+    def _kind(self) -> ModuleType:  # type: ignore[override]
+        return row_column if self.defaults.get("scaling") == "row-column" else equilibration
 
     def __init__(
         self,
@@ -103,10 +108,12 @@ class ESGD(CurvatureOptimizer):
         foreach: bool | None = None,
         fused: bool | None = None,
         capturable: bool = False,
+        scaling: Scaling = "row",
         seed: int = 0,
         process_group: ProcessGroup | Literal[False] | None = None,
     ) -> None:
         """Take the hyper-parameters; see the class for their meaning."""
+        self.defaults = {"scaling": scaling}  # torch's own are set below, and ask for `_kind`
         super().__init__(
             params,
             {
@@ -124,6 +131,7 @@ class ESGD(CurvatureOptimizer):
                 "foreach": foreach,
                 "fused": fused,
                 "capturable": capturable,
+                "scaling": scaling,
                 "seed": seed,
             },
             process_group,

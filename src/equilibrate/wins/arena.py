@@ -149,7 +149,7 @@ def _trial(job: Job, rate: float) -> Trial:
     settings, size = job.settings(rate), problem.batch_size
     return Trial(
         problem.name, problem.fingerprint, job.fighter, settings, job.instance, size,
-        job.task.epochs,
+        job.task.epochs, job.task.precision,
     )  # fmt: skip
 
 

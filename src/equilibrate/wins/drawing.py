@@ -127,5 +127,5 @@ def _profile(panel: Any, results: Sequence[Result], paces: Sequence[Pace]) -> No
         taus, shares = zip(*steps(row), strict=True)
         end = [*taus, 30.0], [*shares, shares[-1]]
         panel.plot(*end, drawstyle="steps-post", color=_COLOURS[fighter])
-    panel.set(title="performance profile", xscale="log", xlim=(1, 30), ylim=(-0.03, 1.03),
-              xlabel="time, as a multiple of the quickest", ylabel="share of levels met")  # fmt: skip
+    panel.set(title="performance profile", xlabel="time, as a multiple of the quickest")
+    panel.set(ylabel="share of levels met", xscale="log", xlim=(1, 30), ylim=(-0.03, 1.03))

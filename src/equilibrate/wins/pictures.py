@@ -18,15 +18,16 @@ from equilibrate.wins.fight import Result
 
 def faults(result: Result, schedule: str, arena: Arena) -> dict[str, Tensor]:
     """Return output minus target of every fighter on the first instance of the finals, [n, n]."""
-    found = {}
-    for fighter in result.task.fighters:
-        instance, rate = int(result.finals[fighter][0]["instance"]), result.best[fighter]
-        job = Job(result.task, fighter, instance, (rate,), schedule)
-        settings = {"task": result.task.name, "epochs": result.task.epochs, "fighter": fighter,
-                    "instance": instance, "settings": job.settings(rate)}  # fmt: skip
-        record, _ = arena.store.get("picture", settings, lambda job=job: _train(job, arena))
-        found[fighter] = unpacked(record["data"]["fault"])
-    return found
+    return {f: unpacked(_fault(result, f, schedule, arena)) for f in result.task.fighters}
+
+
+def _fault(result: Result, fighter: str, schedule: str, arena: Arena) -> str:
+    instance, rate = int(result.finals[fighter][0]["instance"]), result.best[fighter]
+    job = Job(result.task, fighter, instance, (rate,), schedule)
+    settings = {"task": result.task.name, "epochs": result.task.epochs, "fighter": fighter,
+                "instance": instance, "settings": job.settings(rate)}  # fmt: skip
+    record, _ = arena.store.get("picture", settings, lambda: _train(job, arena))
+    return str(record["data"]["fault"])
 
 
 def target(result: Result) -> Tensor:

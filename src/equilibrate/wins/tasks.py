@@ -25,6 +25,7 @@ class Task:
         updates_per_epoch: written down here, so that redrawing needs no data.
         fighters: who fights, by name.
         decibels: whether errors are shown as PSNR.
+        precision: of the trials.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Task:
     updates_per_epoch: int
     fighters: tuple[str, ...] = USUAL
     decibels: bool = False
+    precision: str = "float32"
 
     def shortened(self, epochs: int) -> "Task":
         """Return the same task with fewer epochs."""
@@ -54,10 +56,18 @@ def _field(subject: str, resolution: int, network: str) -> Task:
 def _all() -> list[Task]:
     fields = [_field(s, r, n) for r in _EPOCHS for s in SUBJECTS for n in NETWORKS]
     # One matrix alone, the mixing, and no hidden one: Muon has nothing to do there.
-    full_batch = ("esgd", "adamw", "nadam", "rmsprop", "soap", "lbfgs")
+    full_batch = ("esgd", "esgd-row-column", "adamw", "nadam", "rmsprop", "soap", "lbfgs")
     return [
         *fields,
-        Task("decays", "rates from 1e-3 to 1e3", decays_problem, 3000, 1, full_batch),
+        Task(
+            "decays",
+            "rates from 1e-3 to 1e3",
+            decays_problem,
+            3000,
+            1,
+            full_batch,
+            precision="float64",
+        ),
         Task("curves-like", "auto-encoder, CURVES-like", generated_curves, 50, 100),
         Task("characters", "characters, transformer", characters_problem, 12, 40),
     ]

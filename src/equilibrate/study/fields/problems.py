@@ -8,6 +8,10 @@ batch. Reported is the mean squared error over all pixels as a share of the squa
 
 with a peak of 2 for a picture (black is -1, white is 1) and of 1, the half side of the square, for
 a distance.
+
+The two sizes are two regimes: the network of a 64 x 64 field has twice as many parameters as the
+field has pixels and can interpolate it; that of a 256 x 256 field has half as many and must
+compress it.
 """
 
 import math
@@ -27,7 +31,7 @@ from equilibrate.study.problem import Problem
 SUBJECTS = ("image", "distance")
 
 # Pixels on a side: units in a layer, hidden layers, pixels in a batch (8 batches an epoch).
-SIZES = {64: (64, 3, 512), 256: (256, 3, 8192)}
+SIZES = {64: (64, 3, 512), 256: (128, 3, 8192)}
 
 
 def field_problem(subject: str, resolution: int, network: str, instance: int = 0) -> Problem:
