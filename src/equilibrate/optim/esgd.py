@@ -88,7 +88,9 @@ class ESGD(RowColumn):
 
     @property
     def _kind(self) -> ModuleType:  # type: ignore[override]
-        return row_column if self.defaults.get("scaling") == "row-column" else equilibration
+        # Of the groups, which torch saves, copies and loads; it has none before it has started.
+        groups = self.__dict__.get("param_groups") or [{}]
+        return row_column if groups[0].get("scaling") == "row-column" else equilibration
 
     def __init__(
         self,
@@ -113,7 +115,6 @@ class ESGD(RowColumn):
         process_group: ProcessGroup | Literal[False] | None = None,
     ) -> None:
         """Take the hyper-parameters; see the class for their meaning."""
-        self.defaults = {"scaling": scaling}  # torch's own are set below, and ask for `_kind`
         super().__init__(
             params,
             {
