@@ -42,7 +42,11 @@ FIGHTERS: dict[str, Callable[[], Method]] = {
     "esgd": lambda: _esgd("esgd", "ESGD + Nesterov", **_NESTEROV),
     "esgd-plain": lambda: _esgd("esgd-plain", "ESGD, no momentum"),
     "esgd-row-column": lambda: _esgd(
-        "esgd-row-column", "ESGD, rows and columns", scaling="row-column", damping=0.0, **_NESTEROV
+        "esgd-row-column",
+        "ESGD + Nesterov, rows and columns, undamped",
+        scaling="row-column",
+        damping=0.0,
+        **_NESTEROV,
     ),
     "adamw": lambda: _method("adamw", torch.optim.AdamW, 1e-3, "AdamW", weight_decay=0.0),
     "nadam": lambda: _method("nadam", torch.optim.NAdam, 1e-3, "NAdam"),

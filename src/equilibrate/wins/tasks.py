@@ -55,19 +55,12 @@ def _field(subject: str, resolution: int, network: str) -> Task:
 
 def _all() -> list[Task]:
     fields = [_field(s, r, n) for r in _EPOCHS for s in SUBJECTS for n in NETWORKS]
-    # One matrix alone, the mixing, and no hidden one: Muon has nothing to do there.
+    # Two vectors of parameters and no matrix: Muon has nothing to do there.
     full_batch = ("esgd", "esgd-row-column", "adamw", "nadam", "rmsprop", "soap", "lbfgs")
+    decays = Task("decays", "rates from 1e-3 to 1e3", decays_problem, 2000, 1, full_batch)
     return [
         *fields,
-        Task(
-            "decays",
-            "rates from 1e-3 to 1e3",
-            decays_problem,
-            3000,
-            1,
-            full_batch,
-            precision="float64",
-        ),
+        replace(decays, precision="float64"),
         Task("curves-like", "auto-encoder, CURVES-like", generated_curves, 50, 100),
         Task("characters", "characters, transformer", characters_problem, 12, 40),
     ]
