@@ -91,15 +91,20 @@ _MNIST = partial(reconstruction, "MNIST", MNIST_SIZES, mnist_images)
 _LIKE = partial(reconstruction, "CURVES-like", CURVES_SIZES, _generated)
 _CURVES = partial(reconstruction, "CURVES", CURVES_SIZES, digs3pts_images)
 
-BUILT_IN: dict[str, Callable[[Path | None], Problem]] = {
+AUTOENCODERS: dict[str, Callable[[Path | None], Problem]] = {
     "mnist": partial(_MNIST, "sigmoid"),
     "mnist-linear": partial(_MNIST, "linear"),
     "curves-like": partial(_LIKE, "sigmoid"),
     "curves-like-linear": partial(_LIKE, "linear"),
     "curves": partial(_CURVES, "sigmoid"),
     "curves-linear": partial(_CURVES, "linear"),
+}
+"""The paper's own, by name; called with the data folder, or None for the usual places."""
+
+BUILT_IN: dict[str, Callable[[Path | None], Problem]] = {
+    **AUTOENCODERS,
     **FIELDS,
     "decays": lambda folder: decays_problem(),
     "characters": lambda folder: characters_problem(),
 }
-"""By name; called with the data folder, or None for the usual places."""
+"""All, by name; called as those."""

@@ -43,7 +43,7 @@ class Task:
 
 
 _KINDS = {"sine": "sine", "gaussian": "Gaussian", "wavelet": "wavelet", "relu": "ReLU + encoding"}
-_EPOCHS = {64: 188, 256: 250}  # of eight updates each: 1,504 and 2,000
+_EPOCHS = {64: 188, 128: 188, 256: 250}  # of eight updates each
 
 
 def _field(subject: str, resolution: int, network: str) -> Task:
@@ -61,7 +61,7 @@ def _all() -> list[Task]:
     return [
         *fields,
         replace(decays, precision="float64"),
-        Task("curves-like", "auto-encoder, CURVES-like", generated_curves, 50, 100),
+        Task("curves-like", "auto-encoder, CURVES-like", generated_curves, 20, 100),
         Task("characters", "characters, transformer", characters_problem, 12, 40),
     ]
 

@@ -1,6 +1,6 @@
 """Neural fields as problems: `image-64-sine` is a picture of 64 x 64 pixels in a sine network.
 
-The name is subject-resolution-network, with `image` or `distance` for the subject, 64 or 256 pixels
+The name is subject-resolution-network, with `image` or `distance` for the subject, 64, 128 or 256 pixels
 on a side, and one of `networks.NETWORKS`. Training minimises the squared error at the pixels of a
 batch. Reported is the mean squared error over all pixels as a share of the squared peak, so that
 
@@ -9,9 +9,8 @@ batch. Reported is the mean squared error over all pixels as a share of the squa
 with a peak of 2 for a picture (black is -1, white is 1) and of 1, the half side of the square, for
 a distance.
 
-The two sizes are two regimes: the network of a 64 x 64 field has twice as many parameters as the
-field has pixels and can interpolate it; that of a 256 x 256 field has half as many and must
-compress it.
+The sizes are two regimes: the network of a 64 x 64 field has twice as many parameters as the field
+has pixels and can interpolate it; those of the larger ones have half as many and must compress.
 """
 
 import math
@@ -31,7 +30,7 @@ from equilibrate.study.problem import Problem
 SUBJECTS = ("image", "distance")
 
 # Pixels on a side: units in a layer, hidden layers, pixels in a batch (8 batches an epoch).
-SIZES = {64: (64, 3, 512), 256: (128, 3, 8192)}
+SIZES = {64: (64, 3, 512), 128: (64, 3, 2048), 256: (128, 3, 8192)}
 
 
 def field_problem(subject: str, resolution: int, network: str, instance: int = 0) -> Problem:
