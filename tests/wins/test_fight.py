@@ -95,7 +95,7 @@ def test_the_reading_agrees_with_the_records(fought):
     assert by_name["esgd"].error.median == errors[1]
     found = verdict(result, PACE)
     assert found.rival in ("adamw", "lbfgs")
-    assert standing(result, PACE) in ("wins", "ahead", "level", "behind", "loses")
+    assert standing(result, PACE) in ("wins", "ahead", "mixed", "behind", "loses")
     table = costs([result], [PACE])
     assert {len(row) for row in table.values()} == {len(levels(result)) * 3}
 

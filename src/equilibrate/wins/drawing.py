@@ -12,7 +12,7 @@ from equilibrate.study.outcome import final_error
 from equilibrate.study.profile import ratios, steps
 from equilibrate.wins.fight import Result
 from equilibrate.wins.fighters import FIGHTERS
-from equilibrate.wins.reading import costs
+from equilibrate.wins.reading import costs, is_ours
 
 _COLOURS = {
     "esgd": VERMILION, "esgd-plain": ORANGE, "esgd-row-column": PURPLE, "adamw": BLUE,
@@ -50,7 +50,7 @@ def fields(target: Tensor, faults: Mapping[str, Tensor], title: str) -> Any:
         error = float(fault.square().mean()) / 4
         _grey(grid[0, column], target + fault, f"{label(fighter)}\n{psnr(error):.1f} dB")
         logarithm = (fault.abs() / 2).clamp(min=1e-6).log10()
-        shown = grid[1, column].imshow(logarithm, vmin=-5, vmax=-1, cmap="magma")
+        shown = grid[1, column].imshow(logarithm.numpy(), vmin=-5, vmax=-1, cmap="magma")
     bar = picture.colorbar(shown, ax=grid[1, 0], location="left", fraction=0.6)
     bar.set_label("fault, powers of ten of the peak")
     picture.suptitle(title, x=0.01, ha="left")
@@ -62,7 +62,7 @@ def _all(results: Sequence[Result]) -> list[str]:
 
 
 def _grey(panel: Any, values: Tensor, title: str) -> None:
-    panel.imshow(values, vmin=-1, vmax=1, cmap="gray")
+    panel.imshow(values.numpy(), vmin=-1, vmax=1, cmap="gray")
     panel.set_title(title, fontsize=8)
 
 
@@ -111,7 +111,7 @@ def _finals(panel: Any, results: Sequence[Result]) -> None:
     for row, result in enumerate(results):
         medians = {f: torch.tensor([final_error(r) for r in rows]).median()
                    for f, rows in result.finals.items()}  # fmt: skip
-        best = min(m for f, m in medians.items() if not f.startswith("esgd"))
+        best = min(m for f, m in medians.items() if not is_ours(f))
         for fighter, records in result.finals.items():
             gaps = [float(10 * (best / final_error(r)).log10()) for r in records]
             panel.plot(gaps, [row] * len(gaps), ".", color=_COLOURS[fighter], alpha=0.8)

@@ -9,7 +9,7 @@ from equilibrate.wins.drawing import label
 from equilibrate.wins.fight import Plan, Result
 from equilibrate.wins.fighters import BASELINE, OURS
 from equilibrate.wins.grid import at_an_end
-from equilibrate.wins.reading import Score, scores, target, verdict
+from equilibrate.wins.reading import Score, is_ours, scores, target, verdict
 
 Pace = Mapping[str, float]
 CLEAR = 3.0  # decibels: what counts as a win
@@ -25,15 +25,15 @@ def page(
     return "\n\n".join(parts) + "\n"
 
 
-def standing(result: Result, pace: Pace) -> str:
-    """Say in one word how ours did: wins, ahead, level, behind, loses.
+def standing(result: Result, pace: Pace, ours: str = OURS) -> str:
+    """Say in one word how one of ours did: wins, ahead, mixed, behind, loses.
 
-    A win or a loss is a median gap of 3 dB or more with all paired gaps on one side; level means
+    A win or a loss is a median gap of 3 dB or more with all paired gaps on one side; mixed means
     that the paired gaps lie on both sides of zero.
     """
-    gap = verdict(result, pace).gap
+    gap = verdict(result, pace, ours).gap
     if gap.low <= 0 <= gap.high:
-        return "level"
+        return "mixed"
     better = gap.low > 0
     clear = abs(gap.median) >= CLEAR
     return ("wins" if clear else "ahead") if better else ("loses" if clear else "behind")
@@ -54,14 +54,15 @@ def _introduction(results: Sequence[Result], plan: Plan, command: str, schedule:
 
 
 def _verdicts(results: Sequence[Result], paces: Sequence[Pace]) -> str:
-    rows = ["| task | ESGD | best rival | gap, dB, paired | ranges apart | first to the target |",
-            "| --- | --- | --- | --- | --- | --- |"]  # fmt: skip
-    for result, pace in zip(results, paces, strict=True):
-        found = verdict(result, pace)
+    rows = ["| task | ours | | best rival | gap, dB, paired | ranges apart | first to the target |",
+            "| --- | --- | --- | --- | --- | --- | --- |"]  # fmt: skip
+    pairs = zip(results, paces, strict=True)
+    for result, pace, ours in ((r, p, f) for r, p in pairs for f in filter(is_ours, r.best)):
+        found = verdict(result, pace, ours)
         gap = found.gap
         rows.append(
-            f"| {result.task.name} | {standing(result, pace)} | {label(found.rival)} "
-            f"| {gap.median:+.1f} ({gap.low:+.1f} to {gap.high:+.1f}) "
+            f"| {result.task.name} | {label(ours)} | {standing(result, pace, ours)} "
+            f"| {label(found.rival)} | {gap.median:+.1f} ({gap.low:+.1f} to {gap.high:+.1f}) "
             f"| {'yes' if found.apart else 'no'} | {label(found.first) if found.first else '-'} |"
         )
     return "\n".join(rows)
@@ -82,7 +83,7 @@ def _task(result: Result, pace: Pace) -> str:
 
 
 def _row(result: Result, score: Score, pace: Pace) -> str:
-    name = f"**{label(score.fighter)}**" if score.fighter == OURS else label(score.fighter)
+    name = f"**{label(score.fighter)}**" if is_ours(score.fighter) else label(score.fighter)
     cells = [
         name, f"{score.rate:g}", _error(score.error, result.task.decibels), str(score.failed),
         _number(score.updates.median, ".0f"), _number(score.seconds.median, ".3g"),

@@ -54,18 +54,23 @@ def target(result: Result) -> float:
     return statistics.median(map(final_error, result.finals[BASELINE]))
 
 
-def verdict(result: Result, pace: Mapping[str, float]) -> Verdict:
-    """Compare ours with the rival of the least median error."""
+def verdict(result: Result, pace: Mapping[str, float], ours: str = OURS) -> Verdict:
+    """Compare one of ours with the rival of the least median error."""
     by_name = {score.fighter: score for score in scores(result, pace)}
-    rivals = [score for name, score in by_name.items() if not name.startswith(OURS)]
+    rivals = [score for name, score in by_name.items() if not is_ours(name)]
     best = min(rivals, key=lambda score: score.error.median)
-    ours = by_name[OURS]
-    pairs = zip(result.finals[best.fighter], result.finals[OURS], strict=True)
+    own_score = by_name[ours]
+    pairs = zip(result.finals[best.fighter], result.finals[ours], strict=True)
     gap = Spread.of(decibels(final_error(theirs), final_error(own)) for theirs, own in pairs)
-    apart = ours.error.high < best.error.low or best.error.high < ours.error.low
+    apart = own_score.error.high < best.error.low or best.error.high < own_score.error.low
     soonest = min(by_name.values(), key=lambda score: score.seconds.median)
     first = soonest.fighter if math.isfinite(soonest.seconds.median) else ""
     return Verdict(best.fighter, gap, apart, first)
+
+
+def is_ours(fighter: str) -> bool:
+    """Tell a form of ESGD from a rival."""
+    return fighter.split("-")[0] == OURS
 
 
 def decibels(above: float, below: float) -> float:

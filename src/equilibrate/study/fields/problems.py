@@ -1,8 +1,8 @@
 """Neural fields as problems: `image-64-sine` is a picture of 64 x 64 pixels in a sine network.
 
-The name is subject-resolution-network, with `image` or `distance` for the subject, 64, 128 or 256 pixels
-on a side, and one of `networks.NETWORKS`. Training minimises the squared error at the pixels of a
-batch. Reported is the mean squared error over all pixels as a share of the squared peak, so that
+The name is subject-resolution-network, with `image` or `distance` for the subject, 64, 128 or 256
+pixels on a side, and one of `networks.NETWORKS`. Training minimises the squared error at the pixels
+of a batch. Reported is the mean squared error over all pixels as a share of the squared peak:
 
     PSNR = -10 log10(error), in dB,
 
