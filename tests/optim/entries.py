@@ -69,7 +69,12 @@ INPUTS = [
 
 OPTIM_DB = [
     OptimizerInfo(
-        ESGD, [*INPUTS, OptimizerInput("Algorithm 1", ALGORITHM_1 | {"lr": 0.01, "damping": 0.01})]
+        ESGD,
+        [
+            *INPUTS,
+            OptimizerInput("Algorithm 1", ALGORITHM_1 | {"lr": 0.01, "damping": 0.01}),
+            OptimizerInput("rows and columns", OFTEN | {"scaling": "row-column"}),
+        ],
     ),
     OptimizerInfo(JacobiSGD, INPUTS),
 ]

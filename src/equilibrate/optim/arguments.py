@@ -12,6 +12,8 @@ from equilibrate.optim.pending import Pending
 
 DampingKind = Literal["relative", "absolute"]
 DAMPING_KINDS: tuple[str, ...] = get_args(DampingKind)
+Scaling = Literal["row", "row-column"]
+SCALINGS: tuple[str, ...] = get_args(Scaling)
 
 Check = tuple[Callable[[Any], bool], str]
 
@@ -60,6 +62,7 @@ _CHECKS: dict[str, Check] = {
     "foreach": (_choice, "None, True or False"),
     "fused": (_choice, "None, True or False"),
     "capturable": (lambda v: isinstance(v, bool), "True or False"),
+    "scaling": (lambda v: v in SCALINGS, f"one of {SCALINGS}"),
     "seed": (lambda v: isinstance(v, int) and abs(v) < 2**63, "a whole number below 2^63"),
 }
 
@@ -67,10 +70,15 @@ _CHECKS: dict[str, Check] = {
 def check_group(group: dict[str, Any]) -> None:
     """Raise ValueError for the first hyper-parameter of a group that is out of range."""
     for name, (holds, wanted) in _CHECKS.items():
-        if not holds(group[name]):
+        if name in group and not holds(group[name]):
             raise ValueError(f"Invalid {name}: {group[name]!r}. It must be {wanted}.")
     if group["nesterov"] and group["momentum"] == 0:
         raise ValueError("Invalid nesterov: True with momentum 0. Give a momentum, such as 0.9.")
+    if group.get("scaling") == "row-column" and (group["fused"] or group["capturable"]):
+        raise ValueError(
+            'Invalid scaling: "row-column" with fused or capturable. It scales its vectors on the '
+            "host's word: leave both out."
+        )
     if group["fused"] and group["foreach"]:
         raise ValueError("Invalid fused: True with foreach=True. Give one of the two.")
 

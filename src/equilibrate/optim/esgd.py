@@ -1,16 +1,16 @@
 """ESGD, the paper's optimizer (Algorithm 1)."""
 
 from types import ModuleType
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, Final, Literal
 
 from torch import Tensor
 from torch.distributed import ProcessGroup
 from torch.optim.optimizer import ParamsT
 
 from equilibrate.curvature import Distribution
-from equilibrate.diagonals import equilibration
-from equilibrate.optim.arguments import DampingKind
-from equilibrate.optim.moving import CurvatureOptimizer
+from equilibrate.diagonals import equilibration, row_column
+from equilibrate.optim.arguments import DampingKind, Scaling
+from equilibrate.optim.row_column import RowColumn
 
 ALGORITHM_1: Final[dict[str, Any]] = {
     "decay": None,
@@ -23,7 +23,7 @@ ALGORITHM_1: Final[dict[str, Any]] = {
 """Keyword arguments that make `ESGD(params, lr, **ALGORITHM_1)` the paper's Algorithm 1."""
 
 
-class ESGD(CurvatureOptimizer):
+class ESGD(RowColumn):
     """Equilibrated SGD: the gradient divided by the row norms of the Hessian, plus damping.
 
         D     <- sqrt(E[(Hv)^2])
@@ -62,6 +62,9 @@ class ESGD(CurvatureOptimizer):
             finite is dropped at once but told of later (`state_dict`, `diagonal`).
         capturable: True if iterations are captured in CUDA graphs (docs/speed.md): all numbers,
             the learning rate too if it is a tensor, are read from the device.
+        scaling: "row": D holds the row norms of H, as in the paper. "row-column": D is such that
+            rows and columns of D^-1/2 H D^-1/2 have norm one, at the same cost; for parameters
+            in units that differ by decades (docs/when-to-use.md). One for all groups.
         seed: of the probe vectors; torch's own generators are never read or moved.
         process_group: the ranks that train this model together: None for all of them, where
             torch.distributed is initialised, a group for some, False where each has a model of
@@ -89,7 +92,11 @@ class ESGD(CurvatureOptimizer):
         [(8, 4), (8,), (1, 8), (1,)]
     """
 
-    _kind: ClassVar[ModuleType] = equilibration
+    @property
+    def _kind(self) -> ModuleType:  # type: ignore[override]
+        # Of the groups, which torch saves, copies and loads; it has none before it has started.
+        groups = self.__dict__.get("param_groups") or [{}]
+        return row_column if groups[0].get("scaling") == "row-column" else equilibration
 
     def __init__(
         self,
@@ -110,6 +117,7 @@ class ESGD(CurvatureOptimizer):
         foreach: bool | None = None,
         fused: bool | None = None,
         capturable: bool = False,
+        scaling: Scaling = "row",
         seed: int = 0,
         process_group: ProcessGroup | Literal[False] | None = None,
     ) -> None:
@@ -132,6 +140,7 @@ class ESGD(CurvatureOptimizer):
                 "foreach": foreach,
                 "fused": fused,
                 "capturable": capturable,
+                "scaling": scaling,
                 "seed": seed,
             },
             process_group,

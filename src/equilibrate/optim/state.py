@@ -74,10 +74,10 @@ def fold(
         diagonal = state["diagonal"]
         kind.fold_(local(diagonal), local(cut_like(contribution, diagonal)), state["weight"])
         state.update(probes=state["probes"] + 1, probed_at=step, absent=False)
-    _summarise(kind, [states[p] for p in contributions])
+    summarise(kind, [states[p] for p in contributions])
 
 
-def _summarise(kind: ModuleType, states: list[State]) -> None:
+def summarise(kind: ModuleType, states: list[State]) -> None:
     """Renew `scale` and `unseen`; the elements are counted only where one is zero."""
     diagonals = [state["diagonal"] for state in states]
     parts = [kind.magnitude(local(diagonal)) for diagonal in diagonals]
