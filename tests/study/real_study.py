@@ -31,7 +31,7 @@ def trials():
     ]
 
 
-def run(folder, *, halving=False):
+def run(folder, *, halving=False, **options):
     """Two trials in a stack, as a study of the user's would ask for; a checkpoint at every update.
 
     How many is given and not measured: a study that is killed before it has noted what it measured
@@ -48,4 +48,5 @@ def run(folder, *, halving=False):
         together=chooser.together,
         search=successive_halving(EPOCHS, 3) if halving else random_search(EPOCHS),
         checkpoint_seconds=0,
+        **options,
     )

@@ -14,11 +14,10 @@ from equilibrate.optim.moving import CurvatureOptimizer
 
 
 class JacobiSGD(CurvatureOptimizer):
-    r"""Jacobi SGD: the gradient divided by the absolute diagonal of the Hessian, plus damping.
+    """Jacobi SGD: the gradient divided by the absolute diagonal of the Hessian, plus damping.
 
-    .. math::
-        D \leftarrow |\mathrm{E}[v \odot Hv]|, \qquad
-        \theta \leftarrow \theta - \mathrm{lr} \, \frac{g}{D + \mathrm{damping}}
+        D     <- |E[v * Hv]|
+        theta <- theta - lr * g / (D + damping)
 
     (Section 6 of the paper; the estimator is that of Bekas et al. 2007.) Positive and negative
     curvature cancel in diag(H), so D may pass through zero where the loss curves most: section 5 of
@@ -54,6 +53,7 @@ class JacobiSGD(CurvatureOptimizer):
         distribution: Distribution = "rademacher",
         momentum: float = 0.0,
         nesterov: bool = False,
+        update_limit: float | None = None,
         weight_decay: float = 0.0,
         maximize: bool = False,
         foreach: bool | None = None,
@@ -75,6 +75,7 @@ class JacobiSGD(CurvatureOptimizer):
                 "distribution": distribution,
                 "momentum": momentum,
                 "nesterov": nesterov,
+                "update_limit": update_limit,
                 "weight_decay": weight_decay,
                 "maximize": maximize,
                 "foreach": foreach,

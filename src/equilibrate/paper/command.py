@@ -6,12 +6,17 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
 from equilibrate.paper.drawing import MissingExtra
 from equilibrate.paper.figures import FIGURES
+from equilibrate.paper.records import AT_ONCE
 from equilibrate.paper.run import Means, record, run
+from equilibrate.study.arguments import CLUSTER, count
+from equilibrate.study.cluster import connected
 from equilibrate.study.files import StudyError
 from equilibrate.study.progress import clock
 
@@ -54,6 +59,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--data", type=Path, metavar="DIR",
         help="folder of the MNIST files (default: $EQUILIBRATE_DATA, else a cache)",
     )  # fmt: skip
+    parser.add_argument("--cluster", metavar="ADDRESS", help=CLUSTER)
+    parser.add_argument(
+        "--at-once", type=count, default=AT_ONCE, metavar="N",
+        help=f"trials of a study in one stack, at most (default: {AT_ONCE})",
+    )  # fmt: skip
     parser.add_argument(
         "--task", action="append", default=[], choices=("mnist", "curves-like"),
         help="compute one data set of Figures 3 and 4 alone: a part that runs beside another",
@@ -94,11 +104,16 @@ def execute(arguments: argparse.Namespace, command: str) -> int:
 
 
 def _run(arguments: argparse.Namespace, command: str) -> Path:
-    means = Means(arguments.device, arguments.data, tuple(arguments.task))
+    """Compute with the trials of the studies here, or on the cluster that was named."""
+    means = Means(arguments.device, arguments.data, tuple(arguments.task), arguments.at_once)
     quick, out = arguments.quick, arguments.out
-    if arguments.records_only:
-        return record(arguments.figures, out, quick=quick, means=means)
-    return run(arguments.figures, out, quick=quick, command=command, means=means)
+    with ExitStack() as leaving:
+        if arguments.cluster is not None:
+            connection = connected(arguments.cluster, gpu=arguments.device == "cuda")
+            means = replace(means, crew=leaving.enter_context(connection))
+        if arguments.records_only:
+            return record(arguments.figures, out, quick=quick, means=means)
+        return run(arguments.figures, out, quick=quick, command=command, means=means)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

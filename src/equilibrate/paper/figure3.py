@@ -16,8 +16,8 @@ from equilibrate.paper.arms import ARMS, PUBLISHED
 from equilibrate.paper.figure import Description, Figure, Judgement, Records
 from equilibrate.paper.figure3_arms import up_to
 from equilibrate.paper.figure3_timing import timing
-from equilibrate.paper.records import Data, NotRecorded, Store
-from equilibrate.paper.studies import AT_ONCE, study_folder, train
+from equilibrate.paper.records import AT_ONCE, Data, NotRecorded, Store
+from equilibrate.paper.studies import study_folder, train
 from equilibrate.study.journal import read_records
 from equilibrate.study.mnist import mnist_at_hand
 from equilibrate.study.outcome import winner

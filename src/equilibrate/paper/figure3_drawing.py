@@ -71,12 +71,18 @@ def _curve(panel: Any, arm: Arm, scale: float) -> None:
         panel.fill_between(where, low, high, color=colour, alpha=0.2, lw=0)
 
 
+def _tick(value: float, _position: int) -> str:
+    """Return the label of 1, 2, 4 and 6 times a power of ten."""
+    first = f"{value:e}"[0]
+    return f"{value:g}" if first in "1246" else ""
+
+
 def _dress(panel: Any, title: str, label: str) -> None:
-    from matplotlib.ticker import LogFormatter
+    from matplotlib.ticker import FuncFormatter
 
     panel.set_yscale("log")
-    panel.yaxis.set_major_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(2, 0.5)))
-    panel.yaxis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(2, 0.5)))
+    panel.yaxis.set_major_formatter(FuncFormatter(_tick))
+    panel.yaxis.set_minor_formatter(FuncFormatter(_tick))
     errors = sorted(value for line in panel.get_lines() for value in line.get_ydata()[1:])
     if errors:
         # The start is the same for all; what happens below the mean image is the figure.

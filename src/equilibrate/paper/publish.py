@@ -8,9 +8,11 @@ everything from the packed records.
 
 import gzip
 import json
+import math
 import shutil
 import sys
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from equilibrate.study.journal import PACKED, RECORDS, as_line, read_records
 from equilibrate.study.progress import clock
 
 _SHOWN = ("*.png", "*.svg", "claims.json", "report.html")
+_TOLD = ("command", "commit", "device")
 
 
 def publish(out: Path, results: Path) -> None:
@@ -52,14 +55,17 @@ def _public(record: dict[str, Any]) -> dict[str, Any]:
 
 def _origin(results: Path) -> str:
     """Return a page that says what was run, on what, by which commit, and how long it took."""
-    seconds: dict[str, float] = {}
-    told: dict[str, dict[str, None]] = {"command": {}, "commit": {}, "device": {}}
-    for made in _provenances(results / "records"):
-        seconds[made["device"]] = seconds.get(made["device"], 0.0) + made["seconds"]
-        for name, values in told.items():
-            values[str(made.get(name))] = None
-    rows = [f"| {name} | {', '.join(values)} |" for name, values in told.items()]
-    rows += [f"| training time, {device} | {clock(s)} min |" for device, s in seconds.items()]
+    runs: dict[tuple[str, ...], list[tuple[float, float]]] = {}
+    for record in _records(results / "records"):
+        made = record["provenance"]
+        told = tuple(str(made.get(name) or "not recorded") for name in _TOLD)
+        end = datetime.fromisoformat(made["time"]).timestamp() if "time" in made else math.nan
+        # The seconds of a trial in a stack are its share of them.
+        runs.setdefault(told, []).append((end - made["seconds"] * record.get("together", 1), end))
+    rows = [
+        f"| {' | '.join((f'`{told[0]}`', *told[1:], _span(spans)))} |"
+        for told, spans in runs.items()
+    ]
     return "\n".join(
         [
             "# Results of the full run",
@@ -68,20 +74,28 @@ def _origin(results: Path) -> str:
             "them. `equilibrate paper --out results` draws everything again from the records;",
             "`pandas.read_json(path, lines=True)` reads a study's `records.jsonl.gz`.",
             "",
-            "| what | value |",
-            "| --- | --- |",
+            "The time is that from the first start to the last record. Commands on one GPU ran",
+            "side by side and shared it.",
+            "",
+            f"| {' | '.join((*_TOLD, 'minutes'))} |",
+            "| --- | --- | --- | --- |",
             *rows,
             "",
         ]
     )
 
 
-def _provenances(records: Path) -> Iterator[dict[str, Any]]:
+def _span(spans: list[tuple[float, float]]) -> str:
+    seconds = max(end for _, end in spans) - min(start for start, _ in spans)
+    return "not recorded" if math.isnan(seconds) else clock(seconds)
+
+
+def _records(records: Path) -> Iterator[dict[str, Any]]:
     for path in sorted(records.glob("*.json")):
-        yield json.loads(path.read_bytes())["provenance"]
+        yield json.loads(path.read_bytes())
     for path in sorted(records.glob(f"*/{PACKED}")):
         for line in gzip.decompress(path.read_bytes()).splitlines():
-            yield json.loads(line)["provenance"]
+            yield json.loads(line)
 
 
 if __name__ == "__main__":

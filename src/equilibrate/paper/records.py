@@ -14,10 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from equilibrate.study.crew import Crew
 from equilibrate.study.naming import canonical, digest
 from equilibrate.study.provenance import provenance
 
 Data = dict[str, Any]
+
+AT_ONCE = 64
 
 
 class NotRecorded(LookupError):
@@ -66,6 +69,8 @@ class Store:
     damaged: list[str] = field(default_factory=list)
     device: str = "cpu"  # that studies train on
     data: Path | None = None  # folder of the data files
+    at_once: int = AT_ONCE  # trials of a study in one stack, at most
+    crew: Crew | None = None  # who trains studies; None is this process
 
     def path(self, figure: str, settings: Mapping[str, Any]) -> Path:
         """Return the file of a record, named by the hash of what it depends on."""

@@ -14,7 +14,8 @@ from equilibrate.paper import report
 from equilibrate.paper.drawing import require_drawing
 from equilibrate.paper.figure import Figure
 from equilibrate.paper.figures import FIGURES
-from equilibrate.paper.records import NotRecorded, Store
+from equilibrate.paper.records import AT_ONCE, NotRecorded, Store
+from equilibrate.study.crew import Crew
 from equilibrate.study.progress import Progress
 
 
@@ -25,6 +26,8 @@ class Means:
     device: str = "cpu"
     data: Path | None = None
     tasks: tuple[str, ...] = ()  # of Figures 3 and 4; all where none is named
+    at_once: int = AT_ONCE  # trials of a study in one stack, at most
+    crew: Crew | None = None  # who trains studies; None is this process
 
 
 CPU = Means()
@@ -70,7 +73,13 @@ def _compute(figure: Figure, out: Path, quick: bool, *, means: Means) -> report.
     settings = _part(figure.settings(quick), means.tasks)
     label = f"{figure.name}{' (quick)' if quick else ''}"
     progress = Progress(label, figure.units(settings))
-    store = Store(out / "records", device=means.device, data=means.data)
+    store = Store(
+        out / "records",
+        device=means.device,
+        data=means.data,
+        at_once=means.at_once,
+        crew=means.crew,
+    )
     with _threads(None if figure.needs_gpu else 1):
         records = figure.compute(settings, store, progress)
     if store.damaged:

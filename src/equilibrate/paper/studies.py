@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from equilibrate.paper.records import Data, NotRecorded, Store
+from equilibrate.paper.records import AT_ONCE, Data, NotRecorded, Store
 from equilibrate.study.alone import Alone
 from equilibrate.study.course import Moment, Trainer
 from equilibrate.study.files import StudyError
@@ -22,8 +22,6 @@ from equilibrate.study.search import Search
 from equilibrate.study.stack import Stack
 from equilibrate.study.study import run_study
 from equilibrate.study.trial import Trial
-
-AT_ONCE = 64
 
 
 def study_folder(store: Store, name: str) -> Path:
@@ -72,7 +70,7 @@ def train(
         return recorded(store, name, trials)
     if store.device == "cpu" and trials[0].precision == "tf32":
         raise StudyError(f"{name} in full needs a GPU: add --device cuda, or --quick for a CPU")
-    device = torch.device(store.device)
+    device, width = torch.device(store.device), min(at_once, store.at_once)
     done = 0.0
 
     def report(moment: Moment) -> None:
@@ -82,12 +80,12 @@ def train(
             done = moment.done
 
     def make_trainer(members: list[Trial]) -> Trainer:
-        if at_once == 1:
+        if width == 1:
             return Alone(problem, methods[members[0].method], members, device)
         return Stack(problem, methods, members, device)
 
     def together(members: list[Trial]) -> list[list[Trial]]:
-        return [members[k : k + at_once] for k in range(0, len(members), at_once)]
+        return [members[k : k + width] for k in range(0, len(members), width)]
 
     found = run_study(
         problem,
@@ -99,6 +97,7 @@ def train(
         evaluate_every=every,
         report=report,
         device=device,
-        mixed=at_once > 1,
+        mixed=width > 1,
+        crew=store.crew,
     )
     return [found[trial.key] for trial in trials]

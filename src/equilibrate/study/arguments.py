@@ -15,6 +15,8 @@ then train each winner with more seeds. Writes a table, its numbers and a pictur
 is recorded as it is computed: stop it at any time, and the same command goes on where it was.
 """
 
+CLUSTER = "train on a Ray cluster: HOST:PORT of its head, or local for one on this machine"
+
 
 def epilog() -> str:
     """The built-in problems and methods, for the help."""
@@ -34,7 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--device", choices=("cpu", "cuda"), default="cpu", help="(default: cpu)")
     help_at_once = "trials trained together: a number, or auto, what is fastest here (default)"
     add("--at-once", type=_at_once, metavar="N", help=help_at_once)
-    add("--threads", type=_count, metavar="N", help="of the CPU (default: torch's own choice)")
+    help_threads = "of the CPU (default: torch's own choice; on a cluster 1 for every group)"
+    add("--threads", type=count, metavar="N", help=help_threads)
+    add("--cluster", metavar="ADDRESS", help=CLUSTER)
     add("--data", type=Path, metavar="DIR", help="folder of the built-in problems' data files")
     help_out = "folder of the records and results (default: out/compare-PROBLEM)"
     add("--out", type=Path, metavar="DIR", help=help_out)
@@ -46,17 +50,17 @@ def _add_what_is_compared(parser: argparse.ArgumentParser) -> None:
     add, names = parser.add_argument, ("sgd", "rmsprop", "adam", "esgd")
     help_methods = f"names from the list below, or module:name (default: {' '.join(names)})"
     add("--methods", nargs="+", default=names, metavar="M", help=help_methods)
-    add("--trials", type=_count, default=8, metavar="N", help="of every method (default: 8)")
-    add("--epochs", type=_count, default=20, metavar="E", help="of a trial (default: 20)")
+    add("--trials", type=count, default=8, metavar="N", help="of every method (default: 8)")
+    add("--epochs", type=count, default=20, metavar="E", help="of a trial (default: 20)")
     help_seeds = "train each method's winner with S seeds, the search's own included (default: 1)"
-    add("--seeds", type=_count, default=1, metavar="S", help=help_seeds)
+    add("--seeds", type=count, default=1, metavar="S", help=help_seeds)
     help_search = "train all trials to the end, or cut the worse ones early (default: random)"
     add("--search", choices=("random", "halving"), default="random", help=help_search)
     add("--precision", choices=PRECISIONS, default="float32", help="(default: float32)")
     help_schedule = "of the learning rate: constant, cosine, linear, ramp:N, or two joined by +"
     add("--schedule", metavar="S", help=help_schedule)
     add("--momentum", type=_momentum, metavar="M", help="for the optimizers that have one")
-    add("--batch-size", type=_count, metavar="B", help="(default: the problem's own)")
+    add("--batch-size", type=count, metavar="B", help="(default: the problem's own)")
 
 
 def _typed(convert: Callable[[str], Any], accept: Callable[[Any], bool], words: str) -> Any:
@@ -74,10 +78,10 @@ def _typed(convert: Callable[[str], Any], accept: Callable[[Any], bool], words: 
     return parse
 
 
-_count = _typed(int, lambda n: n >= 1, "a whole number of 1 or more")
+count = _typed(int, lambda n: n >= 1, "a whole number of 1 or more")
 _number = _typed(float, lambda x: abs(x) < float("inf"), "a number")
 _momentum = _typed(float, lambda x: 0 <= x < 1, "a number from 0 to below 1")
 
 
 def _at_once(text: str) -> int | None:
-    return None if text == "auto" else int(_count(text))
+    return None if text == "auto" else int(count(text))

@@ -8,7 +8,7 @@ import hashlib
 import io
 import pickle
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -20,35 +20,72 @@ _HEADER = len(_FORMAT) + 64 + 1  # the hash in hexadecimal digits, and a newline
 State = dict[str, Any]
 
 
+class Unsound(ValueError):
+    """Raised where bytes are not a checkpoint that can be used; the text is the reason."""
+
+
+class Shelf(Protocol):
+    """Where a group keeps its checkpoint: this module, or another process's shelf."""
+
+    def save(self, path: Path, state: State, /) -> None:
+        """Replace the checkpoint by this state."""
+
+    def load(self, path: Path, /) -> State | None:
+        """Return the state, or None."""
+
+    def refuse(self, path: Path, reason: str, /) -> None:
+        """Put a checkpoint aside that cannot be used."""
+
+    def discard(self, path: Path, /) -> None:
+        """Delete a checkpoint that has served."""
+
+
 def save(path: Path, state: State) -> None:
     """Replace the checkpoint by this state: tensors and plain values only.
 
     Raises:
         StudyError: the disk refused; the checkpoint that was there is as it was.
     """
-    buffer = io.BytesIO()
-    torch.save(state, buffer)
-    content = buffer.getbuffer()
-    header = _FORMAT + hashlib.sha256(content).hexdigest().encode() + b"\n"
-    write_whole(path, header, content)
+    write_whole(path, *_parts(state))
 
 
 def load(path: Path) -> State | None:
     """Return the state on the CPU; None where there is none, or none that is sound."""
-    with explained(path):
-        data = path.read_bytes() if path.exists() else None
+    data = read(path)
     if data is None:
         return None
-    header, content = data[:_HEADER], data[_HEADER:]
-    if header != _FORMAT + hashlib.sha256(content).hexdigest().encode() + b"\n":
-        refuse(path, "it is cut off or was changed")
+    try:
+        return unpacked(data)
+    except Unsound as error:
+        refuse(path, str(error))
         return None
+
+
+def packed(state: State) -> bytes:
+    """Return the bytes of a checkpoint, to be sent and written elsewhere."""
+    return b"".join(_parts(state))
+
+
+def unpacked(data: bytes) -> State:
+    """Return the state in a checkpoint's bytes, on the CPU.
+
+    Raises:
+        Unsound: the bytes are not those that were packed, or torch cannot read them.
+    """
+    header, content = data[:_HEADER], data[_HEADER:]
+    if header != _header(content):
+        raise Unsound("it is cut off or was changed")
     try:
         state: State = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except (RuntimeError, pickle.UnpicklingError, ValueError, KeyError, TypeError) as error:
-        refuse(path, f"this version of torch cannot read it ({_first_line(error)})")
-        return None
+        raise Unsound(f"this version of torch cannot read it ({_first_line(error)})") from error
     return state
+
+
+def read(path: Path) -> bytes | None:
+    """Return the bytes of a checkpoint as they are; None where there is none."""
+    with explained(path):
+        return path.read_bytes() if path.exists() else None
 
 
 def refuse(path: Path, reason: str) -> None:
@@ -62,6 +99,17 @@ def discard(path: Path) -> None:
     with explained(path):
         path.unlink(missing_ok=True)
         path.with_name(f"{path.name}.partial").unlink(missing_ok=True)
+
+
+def _parts(state: State) -> tuple[bytes, memoryview]:
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    content = buffer.getbuffer()
+    return _header(content), content
+
+
+def _header(content: bytes | memoryview) -> bytes:
+    return _FORMAT + hashlib.sha256(content).hexdigest().encode() + b"\n"
 
 
 def _first_line(error: Exception) -> str:

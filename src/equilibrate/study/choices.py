@@ -26,6 +26,10 @@ class Choices:
         """Return what was decided, or the default where nothing was."""
         return self._read().get(name, default)
 
+    def all(self) -> dict[str, Any]:
+        """Return everything that was decided, by name."""
+        return self._read()
+
     def set(self, name: str, value: Any) -> None:
         """Decide, for this run and every later one."""
         text = json.dumps({**self._read(), name: value}, indent=1, sort_keys=True, allow_nan=False)

@@ -32,6 +32,10 @@ MOST_ON_A_CPU = 8
 _ROUNDS, _UPDATES = 3, 20  # of a measurement; an ESGD of twenty steps between probes meets one
 
 
+def _here(function: Callable[..., Any], *arguments: Any) -> Any:
+    return function(*arguments)
+
+
 @dataclass(frozen=True)
 class Chooser:
     """Decides how trials train; `together` and `make_trainer` are what `run_study` asks for.
@@ -42,6 +46,8 @@ class Chooser:
         folder: of the study, where choices are remembered.
         device: to train on.
         at_once: trials in a stack at most; None decides by measurement.
+        where: calls the function given, with its arguments, on such a device as will train.
+        taken_along: the choices, where this is a copy on another machine.
     """
 
     problem: Problem
@@ -49,6 +55,12 @@ class Chooser:
     folder: Path
     device: torch.device
     at_once: int | None = None
+    where: Callable[..., Any] = _here
+    taken_along: Mapping[str, Any] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Take the choices along to a machine that does not see the folder."""
+        return {**vars(self), "where": _here, "taken_along": Choices(self.folder).all()}
 
     def together(self, trials: list[Trial]) -> list[list[Trial]]:
         """Split trials of one method into those that train at once."""
@@ -88,8 +100,11 @@ class Chooser:
         return f"{trial.method} {kind}"
 
     def _choice(self, trials: list[Trial]) -> dict[str, Any]:
-        choice: dict[str, Any] = Choices(self.folder).remember(
-            self._name(trials[0]), lambda: self._decide(trials)
+        name = self._name(trials[0])
+        choice: dict[str, Any] = (
+            self.taken_along[name]
+            if self.taken_along is not None
+            else Choices(self.folder).remember(name, lambda: self.where(self._decide, trials))
         )
         return choice
 

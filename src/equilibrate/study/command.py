@@ -13,6 +13,7 @@ from types import FrameType
 import torch
 
 from equilibrate.study.choose import Chooser
+from equilibrate.study.cluster import connected
 from equilibrate.study.compare import Means, Plan, adapted, compare
 from equilibrate.study.files import StudyError, explained, write_whole
 from equilibrate.study.methods import Method, find_method
@@ -75,11 +76,21 @@ def run(arguments: argparse.Namespace) -> None:
         precision=arguments.precision,
     )
     folder = arguments.out or Path("out") / f"compare-{_slug(arguments.problem)}"
-    named = {method.name: method for method in methods}
-    chooser = Chooser(problem, named, folder, device, arguments.at_once)
-    means = Means(chooser.make_trainer, chooser.together, device)
-    records = compare(plan, folder, means)
+    chooser = Chooser(problem, {m.name: m for m in methods}, folder, device, arguments.at_once)
+    records = _compare(plan, chooser, arguments)
     _write(records, methods, arguments.target, folder)
+
+
+def _compare(plan: Plan, chooser: Chooser, arguments: argparse.Namespace) -> list[Record]:
+    """Train here, or on the cluster that was named."""
+    if arguments.cluster is None:
+        means = Means(chooser.make_trainer, chooser.together, chooser.device)
+        return compare(plan, chooser.folder, means)
+    threads, gpu = arguments.threads or 1, arguments.device == "cuda"
+    with connected(arguments.cluster, threads=threads, gpu=gpu) as crew:
+        chooser = replace(chooser, where=crew.call)
+        means = Means(chooser.make_trainer, chooser.together, chooser.device, crew=crew)
+        return compare(plan, chooser.folder, means)
 
 
 def _write(
@@ -98,7 +109,8 @@ def _write(
 
 
 def _device(arguments: argparse.Namespace) -> torch.device:
-    if arguments.device == "cuda" and not torch.cuda.is_available():
+    here = arguments.cluster is None
+    if here and arguments.device == "cuda" and not torch.cuda.is_available():
         raise Refusal("torch finds no CUDA device here; leave --device cuda out")
     if arguments.device == "cpu" and arguments.precision == "tf32":
         raise Refusal("tf32 is a GPU's precision; choose another, or --device cuda")

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from equilibrate.study.course import Trainer
+from equilibrate.study.crew import Crew
 from equilibrate.study.live import Live
 from equilibrate.study.methods import Method
 from equilibrate.study.outcome import SEARCH_SEED, Record, winner
@@ -94,12 +95,14 @@ class Means:
         together: splits trials of one method into those that train at once.
         device: named in the records.
         live: makes the display of a phase from its name.
+        crew: who trains; None is this process.
     """
 
     make_trainer: Callable[[list[Trial]], Trainer]
     together: Together
     device: torch.device
     live: Callable[[str, Mapping[str, str], int], Live] = field(default=Live)
+    crew: Crew | None = None
 
 
 def compare(plan: Plan, folder: Path, means: Means) -> list[Record]:
@@ -154,6 +157,7 @@ def _phase(
         search=search,
         report=live,
         device=means.device,
+        crew=means.crew,
     )
     live.finish()
     return list(found.values())

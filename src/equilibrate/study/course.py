@@ -55,6 +55,8 @@ class Moment:
     done: float
     total: float
     diverged: int = 0
+    waiting: int = 0  # trials of the method that have no worker yet, on a cluster
+    alone: bool = True  # no other method trains at the same time
 
 
 @dataclass
@@ -72,6 +74,12 @@ class Course:
     total: float  # trials times epochs, if none diverges
     diverged: Counter[str] = field(default_factory=Counter)  # trials, by method
     trained: float = 0.0
+
+    def tell(self, method: str, trials: int, epoch: float, best: float | None, **more: Any) -> None:
+        """Report how far trials of a method are, and the whole study with them."""
+        done = min(sum(self.progress.values()), self.total)
+        counts = (self.trained, done, self.total, self.diverged[method])
+        self.report(Moment(method, trials, epoch, best, *counts, **more))
 
     def epoch(self, updates: int) -> float:
         """Return the epoch as a whole number where it is one."""

@@ -15,16 +15,17 @@ last bit.
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from equilibrate.study import checkpoint
-from equilibrate.study.course import Course, Moment, Trainer
+from equilibrate.study.checkpoint import Shelf
+from equilibrate.study.course import Course, Trainer
 from equilibrate.study.files import StudyError
-from equilibrate.study.journal import Journal, Record
+from equilibrate.study.journal import Record, Recording
 from equilibrate.study.naming import digest
 from equilibrate.study.provenance import provenance
 from equilibrate.study.trial import Trial
@@ -41,13 +42,15 @@ class Group:
 
     members: list[Trial]
     course: Course
-    journal: Journal
+    journal: Recording
+    shelf: Shelf = checkpoint
     trials: list[Trial] = field(init=False)
     curves: dict[str, Curve] = field(init=False)
     updates: int = 0
     seconds: float = 0.0  # of training, per trial, over all resumes
+    opened: bool = False  # trained before in this run of the study
+    trained_at: dict[str, Any] | None = None  # the place, where that is another process
     _trainer: Trainer | None = None
-    _opened: bool = False
     _unsaved: bool = False
     _saved_at: float = 0.0
     _saving_took: float = 0.0
@@ -61,6 +64,11 @@ class Group:
 
     def train_to(self, updates: int) -> None:
         """Train until `updates` are made, evaluated and saved; at once where they were before."""
+        for _ in self.pieces(updates):
+            pass
+
+    def pieces(self, updates: int) -> Iterator[None]:
+        """Train as `train_to` does, with a pause after every piece of training."""
         trainer = self._open()
         while self.trials:
             evaluated = self._evaluate_at_stop(trainer, updates)
@@ -70,6 +78,7 @@ class Group:
                 break
             if self.trials:
                 self._advance(trainer, updates)
+            yield
         if self.trials:
             self._save(trainer)
         else:
@@ -96,14 +105,14 @@ class Group:
     def _open(self) -> Trainer:
         if self._trainer is None:
             self._trainer = self._restored() or self._started()
-            self._opened = True
+            self.opened = True
             self._keep(self._trainer)
             self._saved_at = time.perf_counter()
             self._count(self._trainer)
         return self._trainer
 
     def _started(self) -> Trainer:
-        if self._opened:  # only from the first rung on are the neighbours those of the first time
+        if self.opened:  # only from the first rung on are the neighbours those of the first time
             raise StudyError(
                 f"{self.path}: the checkpoint was damaged while the study ran. Run the same "
                 f"command again: what was recorded is kept, and these trials start over"
@@ -112,7 +121,7 @@ class Group:
         return self.course.make_trainer(list(self.members))
 
     def _restored(self) -> Trainer | None:
-        state = checkpoint.load(self.path)
+        state = self.shelf.load(self.path)
         if state is None or not self._holds_what_is_missing(state["keys"]):
             return None
         by_key = {trial.key: trial for trial in self.members}
@@ -122,7 +131,7 @@ class Group:
         except torch.OutOfMemoryError:
             raise  # nothing is wrong with the checkpoint
         except (RuntimeError, ValueError, KeyError, TypeError) as error:
-            checkpoint.refuse(self.path, f"it is of another version ({error})")
+            self.shelf.refuse(self.path, f"it is of another version ({error})")
             return None
         self.curves.update(state["curves"])
         self.seconds = state["seconds"]
@@ -191,13 +200,13 @@ class Group:
         keys = [trial.key for trial in self.trials]
         curves = {key: self.curves[key] for key in keys}
         state = {"trainer": trainer.state_dict(), "keys": keys, "curves": curves}
-        checkpoint.save(self.path, {**state, "seconds": self.seconds})
+        self.shelf.save(self.path, {**state, "seconds": self.seconds})
         self._saved_at = time.perf_counter()
         self._saving_took, self._unsaved = self._saved_at - started, False
 
     def _discard(self) -> None:
         self.close()
-        checkpoint.discard(self.path)
+        self.shelf.discard(self.path)
 
     def _record(self, trial: Trial, status: str, rung: int | None) -> Record:
         errors = self.curves[trial.key]["error"]
@@ -209,7 +218,9 @@ class Group:
             "final_error": errors[-1] if errors else None,
             "together": len(self.members),
             "mixed": len({member.method for member in self.members}) > 1,
-            "provenance": provenance(trial.seed, self.seconds, device=self.course.device),
+            "provenance": provenance(
+                trial.seed, self.seconds, device=self.course.device, where=self.trained_at
+            ),
         }
 
     def _count(self, trainer: Trainer, iterations: int = 0) -> None:
@@ -220,10 +231,7 @@ class Group:
         course.trained += len(new) * iterations / course.updates_per_epoch
         last = [self.curves[trial.key]["error"][-1:] for trial in self.trials]
         best = min((error for errors in last for error in errors), default=None)
-        done = min(sum(course.progress.values()), course.total)
-        method = self.members[0].method
-        counts = (course.trained, done, course.total, course.diverged[method])
-        course.report(Moment(method, len(self.trials), epoch, best, *counts))
+        course.tell(self.members[0].method, len(self.trials), epoch, best)
 
 
 def _empty_curve() -> Curve:

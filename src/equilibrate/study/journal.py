@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 from equilibrate.study.files import (
     StudyError,
@@ -69,6 +69,16 @@ def read_records(folder: Path | str) -> dict[str, Record]:
     contents = _contents(path)
     _name_damage(path, contents, "not used")
     return contents.records
+
+
+class Recording(Protocol):
+    """What a group needs of a journal."""
+
+    folder: Path
+    records: dict[str, Record]
+
+    def append(self, record: Mapping[str, Any], /) -> Record:
+        """Write one record; return it as it will be read."""
 
 
 class Journal:

@@ -106,9 +106,14 @@ class Live:
         state = self.states[name]
         epoch = f"epoch {int(state.epoch)} of {self.epochs}"
         best = f"best {self.best[name]:.4g}" if name in self.best else ""
-        training = "done" if name != present or self.ended else f"{state.trials} training"
         diverged = f", {state.diverged} diverged" if state.diverged else ""
-        return f"{epoch:14}  {best:12}  {training}{diverged}"
+        return f"{epoch:14}  {best:12}  {self._activity(state, present)}{diverged}"
+
+    def _activity(self, state: Moment, present: str) -> str:
+        passed = state.alone and state.method != present
+        if self.ended or passed or not (state.trials or state.waiting):
+            return "done"
+        return f"{state.trials} training" if state.trials else "waiting"
 
     def _terminal(self) -> bool:
         return self.stream is not None and self.stream.isatty()

@@ -5,6 +5,7 @@ import platform
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -63,16 +64,34 @@ def command() -> str:
     return shlex.join([*program.split(), *sys.argv[1:]])
 
 
-def provenance(
-    seed: object, seconds: float, *, device: torch.device | str = "cpu"
-) -> dict[str, Any]:
-    """Return where, when, by what and in how many seconds a record was computed."""
+def place(device: torch.device | str = "cpu") -> dict[str, Any]:
+    """Return where and by what this process computes."""
     return {
         "versions": versions(),
         "commit": commit(),
         "device": device_name(device),
         "machine": f"{platform.system()} {platform.machine()}",
         "threads": torch.get_num_threads(),
+    }
+
+
+def provenance(
+    seed: object,
+    seconds: float,
+    *,
+    device: torch.device | str = "cpu",
+    where: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return where, when, by what and in how many seconds a record was computed.
+
+    Args:
+        seed: of what was computed.
+        seconds: that it took.
+        device: of this process.
+        where: the `place` of another process that computed it; None: it was this one.
+    """
+    return {
+        **(where or place(device)),
         "seed": seed,
         "command": command(),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -14,6 +14,7 @@ import torch
 from equilibrate.study import checkpoint
 from equilibrate.study.choices import Choices
 from equilibrate.study.course import Course, Moment, Trainer
+from equilibrate.study.crew import Crew, InTurn
 from equilibrate.study.files import say
 from equilibrate.study.group import Group
 from equilibrate.study.journal import Journal, Record
@@ -37,6 +38,7 @@ def run_study(
     report: Callable[[Moment], None] = lambda moment: None,
     device: torch.device | str = "cpu",
     mixed: bool = False,
+    crew: Crew | None = None,
 ) -> dict[str, Record]:
     """Train the trials that are not recorded in the folder; return the records of all, by key.
 
@@ -52,6 +54,7 @@ def run_study(
         report: called now and then with how far the study is.
         device: named in the records.
         mixed: let trials of several methods train at once; their times are then not comparable.
+        crew: who trains; None is this process, one group after the other.
 
     Raises:
         StudyError: the folder cannot be written or is in use; the text says what to do.
@@ -76,20 +79,20 @@ def run_study(
     )
     with Journal(folder) as journal:
         _note_what_is_there(journal, trials, course, search)
-        for asked in [trials] if mixed else _by_method(trials):
-            groups = _groups(asked, together, course, journal)
-            _run_rungs(asked, groups, search, journal)
+        crew, parts = crew or InTurn(), [trials] if mixed else _by_method(trials)
+        for part in [parts] if crew.several else [[asked] for asked in parts]:
+            groups = [g for asked in part for g in _groups(asked, together, course, journal)]
+            _run_rungs([trial for asked in part for trial in asked], groups, search, journal, crew)
         return {trial.key: journal.records[trial.key] for trial in trials}
 
 
-def _run_rungs(asked: list[Trial], groups: list[Group], search: Search, journal: Journal) -> None:
-    """Train the groups of one method from rung to rung, and cut between two."""
+def _run_rungs(
+    asked: list[Trial], groups: list[Group], search: Search, journal: Journal, crew: Crew
+) -> None:
+    """Train groups from rung to rung, and cut among the trials of a method between two."""
     running = [trial.key for trial in asked]
     for rung in search.rungs[:-1]:
-        for group in groups:
-            _train(group, rung)
-            if len(groups) > 1:
-                group.close()
+        _train(groups, rung, crew, Group.close if len(groups) > 1 else lambda group: None)
         running = [
             key
             for rivals in _by_method(trial for trial in asked if trial.key in running)
@@ -97,15 +100,18 @@ def _run_rungs(asked: list[Trial], groups: list[Group], search: Search, journal:
         ]
         for group in groups:
             group.drop([t.key for t in group.trials if t.key not in running], "cut", rung)
-    for group in groups:
-        _train(group, search.rungs[-1])
-        group.drop([trial.key for trial in group.trials], "finished")
+    _train(groups, search.rungs[-1], crew, _finish)
 
 
-def _train(group: Group, rung: int) -> None:
+def _train(groups: list[Group], rung: int, crew: Crew, arrived: Callable[[Group], None]) -> None:
     # A group whose last trial was recorded has nothing to open, not even a checkpoint.
-    if group.trials:
-        group.train_to(rung * group.course.updates_per_epoch)
+    training = [group for group in groups if group.trials]
+    if training:
+        crew.train(training, rung * training[0].course.updates_per_epoch, arrived)
+
+
+def _finish(group: Group) -> None:
+    group.drop([trial.key for trial in group.trials], "finished")
 
 
 def _passing(
