@@ -1,7 +1,8 @@
 """What ESGD needs so that momentum is stable: a limit, a ramp, a learning rate, side by side.
 
-    python -m benchmarks.momentum --device cuda --data FOLDER --out records/momentum
-    python -m benchmarks.momentum --out records/momentum --table
+    python -m benchmarks.momentum --device cuda --data FOLDER --out RECORDS
+    python -m benchmarks.momentum --problems image-64-relu --rates 0.02 0.05 0.1 0.2 --out RECORDS
+    python -m benchmarks.momentum --out RECORDS --table
 
 Nesterov's momentum 0.9, everything else as shipped: every learning rate with every `update_limit`
 and every ramp, and the same learning rates without momentum. All trials of a problem train in one
@@ -10,8 +11,8 @@ stack; the table shows the median over seeds and how many of them failed.
 
 import argparse
 import itertools
-import math
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -31,26 +32,27 @@ ESGD_METHOD = Method("esgd", ESGD, {})
 RATES = (0.005, 0.01, 0.02, 0.03, 0.05)
 LIMITS = (None, 1.0, 0.3, 0.1, 0.03)
 RAMPS = ("constant", "ramp:3000")
-FAILED = 40.0  # a squared error near that of the mean image, or above: the network is dead
+FAILED = 0.2  # of the error at the start, or more: a dead network, whose output is constant
 
 
-def settings() -> list[dict]:
+def settings(rates: Sequence[float]) -> list[dict]:
     """Return the settings of every trial of one seed."""
     nesterov = {"momentum": 0.9, "nesterov": True}
     with_momentum = [
         {"lr": lr, "update_limit": limit, "lr_schedule": ramp, **nesterov}
-        for lr, limit, ramp in itertools.product(RATES, LIMITS, RAMPS)
+        for lr, limit, ramp in itertools.product(rates, LIMITS, RAMPS)
     ]
-    return [{"lr": lr} for lr in RATES] + with_momentum
+    return [{"lr": lr} for lr in rates] + with_momentum
 
 
-def train(problem: Problem, folder: Path, device: torch.device, epochs: int, seeds: int) -> None:
+def train(problem: Problem, folder: Path, given: argparse.Namespace) -> None:
     """Train and record what is missing."""
+    device, epochs = torch.device(given.device), given.epochs
     precision = "tf32" if device.type == "cuda" else "float32"
     trials = [
         Trial(problem.name, problem.fingerprint, "esgd", own, seed, problem.batch_size, epochs,
               precision)
-        for seed in range(seeds) for own in settings()
+        for seed in range(given.seeds) for own in settings(given.rates)
     ]  # fmt: skip
     shown = [0.0]
 
@@ -74,20 +76,18 @@ def train(problem: Problem, folder: Path, device: torch.device, epochs: int, see
     )
 
 
-def table(folder: Path) -> list[str]:
+def table(folder: Path, rates: Sequence[float]) -> list[str]:
     """Return a table of the records: limits and ramps down, learning rates across."""
-    found: dict[tuple, list[float]] = {}
+    found: dict[tuple, list[tuple[float, bool]]] = {}
     for record in read_records(folder).values():
         own = record["settings"]
         row = "no momentum" if "momentum" not in own else _row(own)
-        found.setdefault((row, own["lr"]), []).append(final_error(record))
-    rows = dict.fromkeys(["no momentum", *(_row(own) for own in settings() if "momentum" in own)])
-    lines = [
-        "| | " + " | ".join(f"lr {lr:g}" for lr in RATES) + " |",
-        "| --- " * (1 + len(RATES)) + "|",
-    ]
-    for row in rows:
-        cells = [_cell(found.get((row, lr), [])) for lr in RATES]
+        end, start = final_error(record), record["curve"]["error"][0]
+        found.setdefault((row, own["lr"]), []).append((end, end > FAILED * start))
+    rows = ["no momentum", *(_row(own) for own in settings(rates) if "momentum" in own)]
+    lines = [f"| | {' | '.join(f'lr {lr:g}' for lr in rates)} |", "| --- " * (1 + len(rates)) + "|"]
+    for row in dict.fromkeys(rows):
+        cells = [_cell(found.get((row, lr), [])) for lr in rates]
         lines.append(f"| {row} | {' | '.join(cells)} |")
     return lines
 
@@ -97,13 +97,13 @@ def _row(own: dict) -> str:
     return limit if own["lr_schedule"] == "constant" else f"{limit}, ramp"
 
 
-def _cell(errors: list[float]) -> str:
-    if not errors:
+def _cell(ends: list[tuple[float, bool]]) -> str:
+    if not ends:
         return "-"
-    failed = sum(error > FAILED for error in errors)
-    middle = statistics.median(errors)
-    shown = f"{middle:.3g}" if math.isfinite(middle) else "inf"
-    return shown + (f" ({failed} of {len(errors)} failed)" if failed else "")
+    failed = sum(failed for _, failed in ends)
+    return f"{statistics.median(error for error, _ in ends):.3g}" + (
+        f" ({failed} of {len(ends)} failed)" if failed else ""
+    )
 
 
 def main() -> None:
@@ -112,6 +112,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--problems", nargs="+", default=["mnist", "curves-like"])
+    parser.add_argument("--rates", nargs="+", type=float, default=list(RATES))
     parser.add_argument("--epochs", type=int, default=100)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -120,8 +121,8 @@ def main() -> None:
     for name in given.problems:
         problem, folder = BUILT_IN[name](given.data), given.out / name
         if not given.table:
-            train(problem, folder, torch.device(given.device), given.epochs, given.seeds)
-        print(f"\n{problem.name}\n\n" + "\n".join(table(folder)), flush=True)
+            train(problem, folder, given)
+        print(f"\n{problem.name}\n\n" + "\n".join(table(folder, given.rates)), flush=True)
 
 
 if __name__ == "__main__":
