@@ -36,7 +36,7 @@ def test_an_unknown_name_lists_the_known_ones(capsys):
     assert "curves-like" in capsys.readouterr().err
 
 
-def test_a_built_in_problem_is_made_from_the_folder_of_its_data(tmp_path, monkeypatch):
+def test_a_built_in_problem_is_made_from_the_folder_of_its_data(tmp_path, monkeypatch, capsys):
     asked = []
     made = {"curves-like": lambda folder: asked.append(folder) or small}
     monkeypatch.setattr("equilibrate.inspect.command.BUILT_IN", made)
@@ -45,6 +45,7 @@ def test_a_built_in_problem_is_made_from_the_folder_of_its_data(tmp_path, monkey
     assert main(["inspect", "curves-like", *arguments]) == 0
     assert asked == [tmp_path]
     assert path.exists()
+    assert "100%" in capsys.readouterr().err  # the progress bar
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path, capsys):

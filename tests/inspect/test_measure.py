@@ -236,6 +236,9 @@ def test_a_gpu_finds_the_same():
         assert spectrum.largest.value == pytest.approx(other, rel=1e-6)
     for first, second in zip(found[0].layers, found[1].layers, strict=True):
         assert first.relative_error == pytest.approx(second.relative_error, rel=1e-6)
+        for name, block in first.blocks.items():
+            other = second.blocks[name].largest.value
+            assert block.largest.value == pytest.approx(other, rel=1e-6)
 
 
 def test_awkward_parameters_are_inspected(tmp_path):

@@ -75,7 +75,7 @@ def test_the_record_of_a_training_run(case):
             entry = f"layers/{name}/{key}"
             assert record[entry] == pytest.approx(float(exact), rel=1e-6), entry
             if "lr" not in key:
-                low, high = (record[f"{entry}/{side}"] for side in ("low", "high"))
+                low, high = (record[f"{entry}_{side}"] for side in ("low", "high"))
                 rounding = 1e-9 * abs(float(exact))
                 assert low - rounding <= float(exact) <= high + rounding, entry
 
@@ -87,7 +87,7 @@ def test_no_layer_is_sharper_than_the_model():
     record = Monitor(named, optimizer, lambda r: None, layer_spectra=8)(loss())
     for which in ("sharpness", "preconditioned/sharpness"):
         layers = [record[f"layers/{name}/{which}"] for name, _ in named]
-        assert 0 < max(layers) <= record[f"{which}/high"]
+        assert 0 < max(layers) <= record[f"{which}_high"]
 
 
 def _shown(model, **options):

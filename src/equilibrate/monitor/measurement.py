@@ -1,7 +1,7 @@
 """One measurement of a training run: from the optimizer's state, and from products with H.
 
 Names in a record: `layers/NAME/...` for a tensor, the rest for the whole model; a number with an
-interval is three entries, `x`, `x/low` and `x/high`. `docs/monitor.md` explains each.
+interval is three entries, `x`, `x_low` and `x_high`. `docs/monitor.md` explains each.
 """
 
 from collections.abc import Callable, Sequence
@@ -197,4 +197,4 @@ def _from_spectra(plain: Spectrum, after: Spectrum, watched: Sequence[Watched]) 
 
 
 def _entries(name: str, interval: Interval) -> Record:
-    return {name: interval.value, f"{name}/low": interval.low, f"{name}/high": interval.high}
+    return {name: interval.value, f"{name}_low": interval.low, f"{name}_high": interval.high}
