@@ -16,6 +16,7 @@ from torch import Tensor
 from equilibrate.curvature.fused import draw_signs
 from equilibrate.curvature.graph import reached
 from equilibrate.distributed import draw_part
+from equilibrate.kernels import capture
 from equilibrate.optim.arguments import check_layouts, check_observed
 from equilibrate.optim.folding import Folding
 from equilibrate.optim.live_loss import LiveLoss, check_loss
@@ -236,7 +237,7 @@ class Measuring(Folding):
         seed, probe = group["seed"], group["probe_index"]
         if group["fused"] and group["distribution"] == "rademacher" and numbered:
             likes = [p for _, p in numbered]
-            if likes[0].is_cuda:
+            if capture.runs_kernels(likes[0].device):
                 return draw_signs(likes, [i for i, _ in numbered], seed=seed, probe=probe)
         return [
             draw_part(group["distribution"], p, seed=seed, probe=probe, parameter=i)
