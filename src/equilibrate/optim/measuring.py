@@ -15,7 +15,8 @@ from torch import Tensor
 
 from equilibrate.curvature.fused import draw_signs
 from equilibrate.curvature.graph import reached
-from equilibrate.distributed import draw_part
+from equilibrate.curvature.vectors import draw_signs_together
+from equilibrate.distributed import all_plain, draw_part
 from equilibrate.kernels import capture
 from equilibrate.optim.arguments import check_layouts, check_observed
 from equilibrate.optim.folding import Folding
@@ -233,12 +234,14 @@ class Measuring(Folding):
         return vectors
 
     def _drawn(self, group: Group, numbered: list[tuple[int, Tensor]]) -> list[Tensor]:
-        """Draw for the parameters of one group: signs in one launch where updates are fused."""
+        """Draw for the parameters of one group: signs at once, where that can be."""
         seed, probe = group["seed"], group["probe_index"]
-        if group["fused"] and group["distribution"] == "rademacher" and numbered:
-            likes = [p for _, p in numbered]
-            if capture.runs_kernels(likes[0].device):
-                return draw_signs(likes, [i for i, _ in numbered], seed=seed, probe=probe)
+        likes, places = [p for _, p in numbered], [i for i, _ in numbered]
+        if group["distribution"] == "rademacher" and likes and all_plain(likes):
+            if group["fused"] and capture.runs_kernels(likes[0].device):
+                return draw_signs(likes, places, seed=seed, probe=probe)
+            if isinstance(probe, int) and all(p.device.type == "cpu" for p in likes):
+                return draw_signs_together(likes, places, seed=seed, probe=probe)
         return [
             draw_part(group["distribution"], p, seed=seed, probe=probe, parameter=i)
             for i, p in numbered
