@@ -90,8 +90,9 @@ class Measuring(Folding):
         self._require_itself()
         self._losses += 1
         check_loss(loss)
-        fresh = self._fresh(loss)
-        started = len(self._unmeasured()) < len(self._trainable())
+        unmeasured = self._unmeasured()
+        fresh = self._fresh(loss, unmeasured)
+        started = len(unmeasured) < len(self._trainable())
         if started and not fresh and not any(map(self._scheduled, self.param_groups)):
             self._note_gradients()
             return None
@@ -158,9 +159,8 @@ class Measuring(Folding):
         self._pending.versions = [None if v is None else v._version for v in vectors]
         self._note_gradients()
 
-    def _fresh(self, loss: Tensor) -> list[Tensor]:
+    def _fresh(self, loss: Tensor, unmeasured: list[Tensor]) -> list[Tensor]:
         """Return what is measured for the first time; several ranks agree on it."""
-        unmeasured = self._unmeasured()
         if self._ranks() is None:
             return reached(loss, unmeasured)
         if not self._waiting():
