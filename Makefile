@@ -3,13 +3,14 @@
 PYTHON ?= python3
 PYTEST_ARGS ?=
 PAPER_ARGS ?= --quick
+WINS_ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format paper bench docs release clean
+.PHONY: help setup test lint format paper wins rivals bench docs release clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' Makefile
@@ -40,6 +41,17 @@ format: $(STAMP)  ## fix style and format in place
 # Threads that wait actively slow down tenfold where a core is not theirs alone.
 paper: $(STAMP)  ## the paper's figures and claims, quick; PAPER_ARGS= for the full run
 	OMP_WAIT_POLICY=passive $(BIN)/python -m equilibrate.paper $(PAPER_ARGS)
+
+# SOAP comes from a package that nothing else here needs; pure Python, so the folder can be carried
+# to a machine that installs nothing.
+RIVALS := out/rivals
+
+rivals: $(STAMP)  ## fetch the rivals' package into out/rivals
+	test -d $(RIVALS)/pytorch_optimizer || $(BIN)/python -m pip install --quiet --no-deps \
+	    -c constraints.txt --target $(RIVALS) pytorch-optimizer
+
+wins: $(STAMP) rivals  ## the fight against AdamW, Muon, SOAP and others; WINS_ARGS chooses tasks
+	OMP_NUM_THREADS=1 PYTHONPATH=$(RIVALS) $(BIN)/python -m equilibrate.wins $(WINS_ARGS)
 
 # Built as the tests build it: strictly, and with nothing fetched from anywhere.
 docs: $(STAMP)  ## build the documentation site, out/site/index.html

@@ -83,7 +83,9 @@ def measure(million: float, budget: Budget, *, monitor: bool = False) -> tuple[i
     _reset_peak()
     if monitor:
         optimizer = torch.optim.SGD(subject.parameters)
-        Monitor(subject.model, optimizer, lambda record: None, steps=3)(subject.loss(0))
+        Monitor(subject.model, optimizer, lambda record: None, steps=3, layer_spectra=2)(
+            subject.loss(0)
+        )
     else:
         inspect(subject, budget, quick=True, progress=Progress("inspect", budget.products))
     vector = 4 * subject.size
@@ -102,8 +104,8 @@ def main() -> None:
         sys.exit(
             subprocess.run(command, env=os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}).returncode
         )
-    measure(0.2, Budget(2, 2, 3, 1), monitor=arguments.monitor)
-    budget = Budget(2, 2, arguments.steps, 1)
+    measure(0.2, Budget(2, 2, 3, 1, 2, 3), monitor=arguments.monitor)
+    budget = Budget(2, 2, arguments.steps, 1, 2, arguments.steps)
     size, computing, holding = measure(arguments.million, budget, monitor=arguments.monitor)
     print(f"{size:,} parameters: {computing:.2f} vectors beyond what computing a gradient takes, ")
     print(f"{holding:.2f} beyond the model and a gradient that is held")

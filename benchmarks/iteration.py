@@ -21,7 +21,8 @@ BLOCK = 20  # iterations: one probe in each block of ESGD's
 class Trainer:
     """One network, one optimizer, one batch of the right size."""
 
-    def __init__(self, make: Callable[..., torch.optim.Optimizer]) -> None:
+    def __init__(self, make: Callable[..., torch.optim.Optimizer], joined: bool = True) -> None:
+        self.joined = joined  # one gradient for the probe and the step
         self.model = autoencoder(MNIST_SIZES, seed=0)
         self.batch = torch.rand(200, 784, generator=torch.Generator().manual_seed(0))
         self.optimizer = make(self.model.parameters())
@@ -36,9 +37,12 @@ class Trainer:
 
     def iterate(self) -> None:
         loss = cross_entropy(self.model(self.batch), self.batch)
-        if self.probes:
-            self.optimizer.probe(loss)
-        loss.backward()
+        if self.probes and self.joined:
+            self.optimizer.probe(loss, backward=True)
+        else:
+            if self.probes:
+                self.optimizer.probe(loss)
+            loss.backward()
         self.optimizer.step()
         self.optimizer.zero_grad()
 
@@ -50,6 +54,12 @@ class Trainer:
         self.optimizer.param_groups[0]["steps_since_probe"] = BLOCK
         self.optimizer.probe(cross_entropy(self.model(self.batch), self.batch))
         self.optimizer._fold_pending()
+
+    def forward_probe_and_backward(self) -> None:
+        self.optimizer.param_groups[0]["steps_since_probe"] = BLOCK
+        self.optimizer.probe(cross_entropy(self.model(self.batch), self.batch), backward=True)
+        self.optimizer._fold_pending()
+        self.optimizer.zero_grad()
 
     def forward_and_product(self) -> None:
         loss = cross_entropy(self.model(self.batch), self.batch)
@@ -69,17 +79,21 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     rounds = parser.parse_args().rounds
     esgd = Trainer(lambda p: ESGD(p, lr=1e-6))
+    apart = Trainer(lambda p: ESGD(p, lr=1e-6), joined=False)
+    fused = Trainer(lambda p: ESGD(p, lr=1e-6, fused=True))
     sgd = Trainer(lambda p: torch.optim.SGD(p, lr=1e-6))
     rmsprop = Trainer(lambda p: torch.optim.RMSprop(p, lr=1e-9))
-    trainers = {"ESGD": esgd, "SGD": sgd, "RMSprop": rmsprop}
+    trainers = {"ESGD": esgd, "SGD": sgd, "RMSprop": rmsprop, "apart": apart, "fused": fused}
     blocks = interleaved({name: t.block for name, t in trainers.items()}, rounds)
     for trainer in trainers.values():
         trainer.gradient()
-    esgd.optimizer.param_groups[0]["steps_since_probe"] = -(10**6)  # no probe while timing steps
+    for trainer in (esgd, apart, fused):  # no probe while timing steps
+        trainer.optimizer.param_groups[0]["steps_since_probe"] = -(10**6)
     steps = interleaved({n: t.optimizer.step for n, t in trainers.items()}, 5 * rounds)
     parts = interleaved(
         {
             "probe": esgd.forward_and_probe,
+            "joined": esgd.forward_probe_and_backward,
             "product": esgd.forward_and_product,
             "forward": esgd.forward,
             "gradient": esgd.gradient,
@@ -90,14 +104,19 @@ def main() -> None:
     print(f"MNIST auto-encoder, batch 200, {threads}, {platform.machine()}, {rounds} rounds\n")
     print("| what | ratio |\n| --- | --- |")
     print(f"| iteration, ESGD / SGD | {blocks['ESGD'] / blocks['SGD']:.3f} |")
+    print(f"| the same, probe and backward apart | {blocks['apart'] / blocks['SGD']:.3f} |")
+    print(f"| the same, fused=True | {blocks['fused'] / blocks['SGD']:.3f} |")
     print(f"| iteration, ESGD / RMSprop | {blocks['ESGD'] / blocks['RMSprop']:.3f} |")
     print(f"| update alone, ESGD / RMSprop | {steps['ESGD'] / steps['RMSprop']:.3f} |")
+    print(f"| update alone, ESGD fused=True / RMSprop | {steps['fused'] / steps['RMSprop']:.3f} |")
     print(f"| update alone, ESGD / SGD | {steps['ESGD'] / steps['SGD']:.3f} |")
     cost = (parts["probe"] - parts["forward"]) / parts["gradient"]
     product = (parts["product"] - parts["forward"]) / parts["gradient"]
     print(f"| one probe, drawn, multiplied and folded, in gradients | {cost:.2f} |")
+    joined = (parts["joined"] - parts["gradient"]) / parts["gradient"]
+    print(f"| the same with probe(loss, backward=True) | {joined:.2f} |")
     print(f"| of these the double backward | {product:.2f} |")
-    for name, trainer in trainers.items():
+    for name, trainer in list(trainers.items())[:3]:
         print(f"| state of {name}, bytes per parameter | {trainer.state_bytes():.2f} |")
 
 

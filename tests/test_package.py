@@ -11,11 +11,12 @@ import equilibrate
 
 SOURCE = Path(equilibrate.__file__).parent
 HEAVY = ("matplotlib", "numpy", "scipy", "ray", "pandas", "equilibrate.study", "equilibrate.paper",
-         "equilibrate.monitor", "equilibrate.inspect")  # fmt: skip
+         "equilibrate.wins", "equilibrate.monitor", "equilibrate.inspect")  # fmt: skip
 
 # Each room may import only those to its right, and torch.
-LAYERS = ["cli", "inspect", "paper", "study", "monitor", "attention", "statistics", "optim",
-          "distributed", "rules", "diagonals", "exact", "curvature"]  # fmt: skip
+LAYERS = ["cli", "inspect", "wins", "paper", "study", "monitor", "attention", "statistics",
+          "optim", "distributed", "rules", "diagonals", "exact", "curvature",
+          "kernels"]  # fmt: skip
 
 
 def test_import_loads_torch_and_nothing_heavier():

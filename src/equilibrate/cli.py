@@ -1,4 +1,4 @@
-"""The command line: recompute the paper's figures, compare optimizers, inspect a model."""
+"""The command line: the paper's figures, compare optimizers, inspect a model, the fight."""
 
 import argparse
 import shlex
@@ -9,13 +9,19 @@ from equilibrate.inspect import command as inspect
 from equilibrate.paper import command as paper
 from equilibrate.study import arguments as compare_arguments
 from equilibrate.study import command as compare
+from equilibrate.wins import command as wins
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse the arguments, run the command they name, return the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     parsed = make_parser().parse_args(given)
-    rooms = {"paper": paper.execute, "compare": compare.execute, "inspect": inspect.execute}
+    rooms = {
+        "paper": paper.execute,
+        "compare": compare.execute,
+        "inspect": inspect.execute,
+        "wins": wins.execute,
+    }
     return rooms[parsed.name](parsed, shlex.join(["equilibrate", *given]))
 
 
@@ -26,6 +32,7 @@ def make_parser(command: str | None = None) -> argparse.ArgumentParser:
     _add_paper(commands)
     _add_compare(commands)
     _add_inspect(commands)
+    _add_wins(commands)
     return commands.choices[command] if command else parser
 
 
@@ -56,6 +63,15 @@ def _add_inspect(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         description=inspect.DESCRIPTION,
     )
     inspect.add_arguments(parser)
+
+
+def _add_wins(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "wins",
+        help="fight against today's optimizers on today's tasks",
+        description=wins.DESCRIPTION,
+    )
+    wins.add_arguments(parser)
 
 
 if __name__ == "__main__":

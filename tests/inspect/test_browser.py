@@ -77,7 +77,7 @@ def measured(page, tmp_path, width):
 @pytest.mark.parametrize("width", [360, 390, 1100])
 def test_every_plot_is_drawn_and_told_without_an_error(page, tmp_path, width):
     found, run = measured(page, tmp_path, width)
-    assert len(found["plots"]) == 9  # four spectra, two ranges, diagonals, probes, batches
+    assert len(found["plots"]) == 10  # four spectra, two ranges, layers, diagonals, probes, batches
     for plot in found["plots"]:
         assert plot["marks"] >= 3, plot
         assert plot["untold"] == 0, plot

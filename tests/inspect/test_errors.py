@@ -1,8 +1,9 @@
-"""What cannot be inspected ends with an explanation and status 2, never with a traceback."""
+"""The command: what cannot be inspected ends with an explanation and status 2, no traceback."""
 
 import pytest
 
 from equilibrate.cli import main
+from tests.inspect.problems import small
 
 TROUBLED = {
     "nothing": "nn.Parameter",
@@ -33,6 +34,17 @@ def test_a_model_that_cannot_be_inspected_is_explained(name, words, tmp_path, ca
 def test_an_unknown_name_lists_the_known_ones(capsys):
     assert main(["inspect", "unknown"]) == 2
     assert "curves-like" in capsys.readouterr().err
+
+
+def test_a_built_in_problem_is_made_from_the_folder_of_its_data(tmp_path, monkeypatch):
+    asked = []
+    made = {"curves-like": lambda folder: asked.append(folder) or small}
+    monkeypatch.setattr("equilibrate.inspect.command.BUILT_IN", made)
+    path = tmp_path / "report.html"
+    arguments = ["--quick", "--data", str(tmp_path), "--out", str(path)]
+    assert main(["inspect", "curves-like", *arguments]) == 0
+    assert asked == [tmp_path]
+    assert path.exists()
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path, capsys):

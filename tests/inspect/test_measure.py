@@ -120,6 +120,54 @@ def test_the_error_of_one_probe(found, dense):
     assert mean == pytest.approx(float(one), rel=0.15)
 
 
+def _own(matrix, sizes):
+    """The diagonal blocks of a matrix."""
+    places = torch.arange(len(matrix)).split(sizes)
+    return [matrix[own][:, own] for own in places]
+
+
+def _values(matrix):
+    return torch.linalg.eigvalsh((matrix + matrix.mT) / 2).double()
+
+
+def _over(values, quantile):
+    sizes = values.abs().sort().values
+    return float(sizes[-1] / sizes[math.ceil(quantile * len(sizes)) - 1])
+
+
+def test_the_layers_own_spectra(found, dense):
+    """Before exactly; after, the divisors are those of 600 probes, which are known to 3%.
+
+    Three deviations of them move an eigenvalue by 9% at most (Ostrowski), a quotient by 18%.
+    """
+    divisors = _damped(_diagonals(dense)["equilibration"], dense[2]).split(dense[2])
+    for layer, block, divisor in zip(found.layers, _own(dense[0][0], dense[2]), divisors,
+                                     strict=True):  # fmt: skip
+        cases = (("none", block, 1e-9), ("equilibration", transformed(block, divisor), 0.09))
+        for name, matrix, tolerance in cases:
+            values, said = _values(matrix), layer.blocks[name]
+            exact = (float(values[-1]), _over(values, 0.5), _over(values, 0.9))
+            told = (said.largest, said.over_median, said.over_top_tenth)
+            for number, interval, factor in zip(exact, told, (1, 2, 2), strict=True):
+                slack = factor * tolerance
+                assert interval.low * (1 - slack) <= number <= interval.high * (1 + slack)
+
+
+def test_a_budget_of_layers_goes_to_the_most_curved():
+    budget = Budget(batches=2, probes=60, steps=4, starts=1, layers=2)
+    found, subject = _inspected(problems.wide, budget)
+    squares = torch.stack([
+        hessian(subject.loss(b), subject.parameters).double().square().sum(-1) for b in range(2)
+    ]).mean(0)  # fmt: skip
+    sums = [float(x.sum()) for x in squares.split([p.numel() for p in subject.parameters])]
+    expected = sorted(range(len(sums)), key=lambda i: -sums[i])[:2]
+    assert [i for i, layer in enumerate(found.layers) if layer.blocks] == sorted(expected)
+    matrix = hessian(subject.loss(0), subject.parameters).double()
+    blocks = _own(matrix, [p.numel() for p in subject.parameters])
+    for i in expected:  # in float32, with dropout
+        assert float(_values(blocks[i])[-1]) in found.layers[i].blocks["none"].largest
+
+
 def test_quick_intervals_hold_the_dense_answer_too():
     """A model too large for the quick budget to measure exactly, with dropout, in float32."""
     found, subject = _inspected(problems.wide, QUICK)
@@ -198,4 +246,4 @@ def test_awkward_parameters_are_inspected(tmp_path):
     assert layers["unused"].unseen == 1
     assert layers["table.weight"].unseen == pytest.approx(0.4)  # four tokens never met
     path = write(found, tmp_path / "report.html", command="test")
-    assert path.read_text().count("<svg") == 9
+    assert path.read_text().count("<svg") == 10

@@ -55,6 +55,7 @@ INPUTS = [
     OptimizerInput("tensor lr", OFTEN | {"lr": torch.tensor(0.05)}),
     OptimizerInput("momentum", OFTEN | {"momentum": 0.9}),
     OptimizerInput("nesterov", OFTEN | {"momentum": 0.9, "nesterov": True, "weight_decay": 0.1}),
+    OptimizerInput("limit", OFTEN | {"momentum": 0.9, "update_limit": 0.1}),
     OptimizerInput("weight_decay", OFTEN | {"weight_decay": 0.5}),
     OptimizerInput("maximize", OFTEN | {"weight_decay": 0.1, "maximize": True}),
     OptimizerInput("decay", OFTEN | {"decay": 0.5}),
@@ -68,7 +69,12 @@ INPUTS = [
 
 OPTIM_DB = [
     OptimizerInfo(
-        ESGD, [*INPUTS, OptimizerInput("Algorithm 1", ALGORITHM_1 | {"lr": 0.01, "damping": 0.01})]
+        ESGD,
+        [
+            *INPUTS,
+            OptimizerInput("Algorithm 1", ALGORITHM_1 | {"lr": 0.01, "damping": 0.01}),
+            OptimizerInput("rows and columns", OFTEN | {"scaling": "row-column"}),
+        ],
     ),
     OptimizerInfo(JacobiSGD, INPUTS),
 ]
@@ -140,12 +146,13 @@ WRONG_HYPER_PARAMETERS = [
     wrong("momentum", 1.0, r"in \[0, 1\)"),
     wrong("nesterov", True, "Give a momentum"),
     wrong("nesterov", "yes"),
+    wrong("update_limit", 0.0, "None \\(no limit\\)"),
     wrong("weight_decay", -1),
     wrong("maximize", "yes"),
     wrong("foreach", "yes"),
     wrong("seed", 2**63),
-    wrong("fused", True, "use foreach=True"),
-    wrong("capturable", True, "CUDA graph"),
+    wrong("fused", "yes", "None, True or False"),
+    wrong("capturable", None, "True or False"),
 ]
 
 _ONE, _TWO = nn.Parameter(torch.ones(1, 1)), nn.Parameter(torch.ones(1, 1))

@@ -91,9 +91,10 @@ def scaling_the_loss_changes_nothing(make: Make, setting: Setting) -> None:
 
 
 def scaling_the_parameters_changes_their_unit_alone(make: Make, setting: Setting) -> None:
-    plain = _trained(make, setting)
+    plain, limit = _trained(make, setting), setting.options.get("update_limit")
     for unit in (1e-3, 7.0):
-        assert_near(_trained(make, setting, unit=unit), plain, AMPLIFIED)
+        in_unit = {"update_limit": limit * unit} if limit else {}  # it is a length as they are
+        assert_near(_trained(make, setting, unit=unit, **in_unit), plain, AMPLIFIED)
 
 
 def a_probe_touches_neither_gradients_nor_random_state(make: Make, setting: Setting) -> None:

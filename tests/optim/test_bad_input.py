@@ -312,11 +312,12 @@ OUT_OF_RANGE = {
     "distribution": ["normal", None, 0],
     "momentum": [-0.1, 1.0, NAN, None, True],
     "nesterov": [True, 1, None],  # True, because momentum is zero
+    "update_limit": [0.0, -0.1, NAN, INFINITY, "none", True],
     "weight_decay": [-0.1, NAN, INFINITY, None],
     "maximize": [1, None, "yes"],
     "foreach": ["yes", 2],
-    "fused": [True],
-    "capturable": [True],
+    "fused": ["yes", 2],
+    "capturable": ["yes", None],
     "seed": [0.5, "0", None, 2**63, -(2**63)],
 }
 

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from equilibrate import ALGORITHM_1, ESGD, JacobiSGD, draw, exact, hessian, loss_product
+from equilibrate.exact import equilibration
 from equilibrate.rules import reference
 from tests.cases import NETWORK, SADDLE
 from tests.optim.loops import train, train_by_closure
@@ -179,6 +180,30 @@ def test_momentum_averages_preconditioned_gradients(nesterov):
         buffer = 0.8 * buffer + u
         theta -= 0.1 * (u + 0.8 * buffer if nesterov else buffer)
     assert float(weight.detach()) == pytest.approx(theta, rel=1e-12)
+
+
+@BOTH
+def test_no_element_moves_further_than_the_limit_and_the_others_move_as_without(optimizer_class):
+    limit, lr = 0.05, 0.1
+    plain, limited = (NETWORK.parameters_and_loss() for _ in range(2))
+    start = [p.detach().clone() for p in plain[0]]
+    train(optimizer_class(plain[0], lr=lr), plain[1], 1)
+    train(optimizer_class(limited[0], lr=lr, update_limit=limit), limited[1], 1)
+    moved = [torch.cat([(p - s).flatten() for p, s in zip(ps, start, strict=True)])
+             for ps in (plain[0], limited[0])]  # fmt: skip
+    assert bool((moved[0].abs() > lr * limit).any())
+    torch.testing.assert_close(moved[1], moved[0].clamp(-lr * limit, lr * limit))
+
+
+def test_on_a_quadratic_no_update_exceeds_the_distance_to_the_minimum():
+    """Why a limit is a limit: |g_i| = |H_i (theta - theta*)| <= D_i |theta - theta*|."""
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(50):
+        matrix = torch.randn(6, 6, generator=generator, dtype=torch.float64)
+        matrix = matrix + matrix.T
+        away = torch.randn(6, generator=generator, dtype=torch.float64)
+        update = (matrix @ away) / equilibration(matrix)
+        assert float(update.abs().max()) <= float(away.norm()) * (1 + 1e-12)
 
 
 @BOTH

@@ -1,5 +1,7 @@
 """Every version of the update is the reference on any tensors; the reference is the formula."""
 
+import math
+
 import pytest
 import torch
 from hypothesis import given
@@ -34,6 +36,7 @@ def updates(draw):
         "nesterov": momentum > 0 and draw(st.booleans()),
         "weight_decay": draw(st.sampled_from([0.0, 0.2])),
         "maximize": draw(st.booleans()),
+        "update_limit": draw(st.sampled_from([None, 0.5])),
     }
     buffers = tensors(wide) if momentum else None
     return tensors(dtype), tensors(dtype), diagonals, buffers, options
@@ -64,7 +67,7 @@ def stacked_updates(draw):
     )
     has_momentum = draw(st.booleans())
     choices = {"lr": [0.0, 0.1], "damping": [0.0, 0.3], "fill": [0.0, 0.7]}
-    choices |= {"momentum": [0.5, 0.9], "weight_decay": [0.0, 0.2]}
+    choices |= {"momentum": [0.5, 0.9], "weight_decay": [0.0, 0.2], "update_limit": [0.5, math.inf]}
     numbers = {
         name: draw(st.lists(st.sampled_from(values), min_size=trials, max_size=trials))
         for name, values in choices.items()

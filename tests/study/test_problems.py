@@ -14,7 +14,7 @@ from equilibrate.study import digs3pts, problems
 from equilibrate.study import problem as problem_module
 from equilibrate.study.autoencoder import cross_entropy, squared_error
 from equilibrate.study.problem import Problem
-from equilibrate.study.problems import BUILT_IN
+from equilibrate.study.problems import AUTOENCODERS, BUILT_IN
 
 PAIRS = [(name, f"{name}-linear") for name in ("mnist", "curves-like", "curves")]
 
@@ -43,14 +43,14 @@ def start(problem: Problem, seed: int) -> tuple[float, float]:
     return problem.loss(logits, images).item(), problem.reported(logits, images).item()
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", AUTOENCODERS)
 def test_parameter_counts_are_those_of_martens(name: str) -> None:
     network = BUILT_IN[name](None).network(0)
     expected = 2_837_314 if name.startswith("mnist") else 842_340
     assert sum(parameter.numel() for parameter in network.parameters()) == expected
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", AUTOENCODERS)
 def test_objective_error_and_batch_are_the_paper_s(name: str) -> None:
     problem = BUILT_IN[name](None)
     assert (problem.loss, problem.reported) == (cross_entropy, squared_error)
@@ -66,7 +66,7 @@ def test_the_variants_differ_by_the_sigmoid_of_the_code_alone(paper: str, marten
         assert torch.equal(one, other)
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", AUTOENCODERS)
 def test_names_say_what_the_images_are(name: str) -> None:
     label = BUILT_IN[name](None).name
     assert label.startswith(("MNIST", "CURVES"))
@@ -78,7 +78,7 @@ def test_names_differ() -> None:
     assert len({make(None).name for make in BUILT_IN.values()}) == len(BUILT_IN)
 
 
-@pytest.mark.parametrize("name", [name for name in BUILT_IN if "like" not in name])
+@pytest.mark.parametrize("name", [name for name in AUTOENCODERS if "like" not in name])
 def test_the_folder_is_where_the_data_are_looked_for_and_not_before_they_are_asked_for(
     name: str, tmp_path: Path
 ) -> None:

@@ -49,6 +49,7 @@ VARIANTS = {
     "maximize": [{"lr": 1e-3, "maximize": True}, {"lr": 2e-3, "maximize": True}],
     "momentum": [{**CALM, "momentum": 0.5}, {**CALM, "momentum": 0.8}],
     "nesterov": [{**CALM, "momentum": 0.5, "nesterov": True}] * 2,
+    "limit": [{**CALM, "momentum": 0.5, "update_limit": limit} for limit in (0.01, None)],
     "momentum on a schedule": [{**CALM, "momentum": 0.8, "momentum_schedule": "sutskever"}] * 2,
     "a schedule": [{**CALM, "lr_schedule": "cosine"}, {**CALM, "lr_schedule": "ramp:9"}],
     "absolute damping": [{**CALM, "damping_kind": "absolute"}] * 2,

@@ -30,13 +30,16 @@ def _nodes(loss: Tensor) -> Iterator[Any]:
             waiting += [following for following, _ in node.next_functions]
 
 
-def reached(loss: Tensor, leaves: Iterable[Tensor]) -> list[Tensor]:
-    """Return those of the leaves that the loss depends on."""
-    wanted = list(leaves)
-    found = (
-        {node.variable for node in _nodes(loss) if hasattr(node, "variable")} if wanted else set()
-    )
-    return [leaf for leaf in wanted if leaf in found]
+def leaves(loss: Tensor) -> set[Tensor]:
+    """Return all that a backward pass of the loss would give a gradient to."""
+    return {node.variable for node in _nodes(loss) if hasattr(node, "variable")}
+
+
+def reached(loss: Tensor, wanted: Iterable[Tensor]) -> list[Tensor]:
+    """Return those of some leaves that the loss depends on."""
+    asked = list(wanted)
+    found = leaves(loss) if asked else set()
+    return [leaf for leaf in asked if leaf in found]
 
 
 @contextmanager

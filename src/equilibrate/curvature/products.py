@@ -63,23 +63,25 @@ class LossHessian:
         *,
         wanted: Sequence[int] | None = None,
         stacked: bool = False,
+        last: bool = False,
     ) -> list[Tensor]:
         """Multiply: one vector, or with `stacked` several at once along a new first dimension.
 
-        `wanted` limits the rows of H that are computed to some parameters, by position.
+        `wanted` limits the rows of H that are computed to some parameters, by position. With `last`
+        the graph is freed on the way, the loss's own too: no other product, no backward.
         """
         rows = range(len(self.parameters)) if wanted is None else wanted
         inputs = [self.parameters[i] for i in rows]
         lead = vectors[0].shape[:1] if stacked else torch.Size()
         if not self._curved or not inputs:
             return [p.new_zeros(lead + p.shape) for p in inputs]
-        # The buffers of the forward pass are shared with the user's own backward: always retained.
+        # The buffers of the forward pass are shared with the user's own backward: retained for it.
         with self._undisturbed():
             products = torch.autograd.grad(
                 self._gradients,
                 inputs,
                 grad_outputs=[vectors[i] for i in self._curved],
-                retain_graph=True,
+                retain_graph=not last,
                 allow_unused=True,
                 is_grads_batched=stacked,
             )

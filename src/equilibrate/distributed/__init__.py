@@ -4,6 +4,7 @@ from equilibrate.distributed.agreement import Word, agree
 from equilibrate.distributed.checksum import checksum
 from equilibrate.distributed.ranks import Ranks, ranks_of
 from equilibrate.distributed.shards import (
+    all_plain,
     cut_like,
     draw_part,
     inner,
@@ -16,6 +17,7 @@ __all__ = [
     "Ranks",
     "Word",
     "agree",
+    "all_plain",
     "checksum",
     "cut_like",
     "draw_part",

@@ -7,7 +7,7 @@ the whole tensor, so that every way of cutting draws the same vector.
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from equilibrate.curvature import Distribution, draw_elements, draw_like
 
-_PLAIN = (Tensor, nn.Parameter)
+_PLAIN = {Tensor, nn.Parameter}
 
 
 def is_sharded(tensor: Tensor) -> bool:
@@ -24,6 +24,11 @@ def is_sharded(tensor: Tensor) -> bool:
         return False
     module = sys.modules.get("torch.distributed.tensor")
     return module is not None and isinstance(tensor, module.DTensor)
+
+
+def all_plain(tensors: Iterable[Tensor]) -> bool:
+    """Tell at once that no tensor is a DTensor, or any other kind of its own."""
+    return {type(tensor) for tensor in tensors} <= _PLAIN
 
 
 def local(tensor: Any) -> Tensor:

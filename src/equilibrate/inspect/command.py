@@ -4,7 +4,6 @@ import argparse
 import re
 import sys
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -69,7 +68,8 @@ def run(arguments: argparse.Namespace, command: str) -> Path:
     device = torch.device(arguments.device)
     subject = Subject(problem, seed=arguments.seed, device=device, batches=budget.batches)
     exact = min(budget.steps * budget.starts, subject.size)
-    total = 2 * subject.batches * budget.probes + 4 * exact
+    blocks = 2 * min(budget.layers, len(subject.names)) * budget.layer_steps
+    total = 2 * subject.batches * budget.probes + 4 * exact + blocks
     progress = Progress(subject.name[:22], total)
     found = inspect(subject, budget, quick=arguments.quick, progress=progress)
     if progress.done < progress.total:
@@ -81,8 +81,7 @@ def run(arguments: argparse.Namespace, command: str) -> Path:
 
 
 def _problem(arguments: argparse.Namespace) -> Problem:
-    folder = arguments.data
-    problem = find_problem(arguments.problem, {n: partial(m, folder) for n, m in BUILT_IN.items()})
+    problem = find_problem(arguments.problem, BUILT_IN, arguments.data)
     if arguments.batch_size:
         problem = replace(problem, batch_size=arguments.batch_size)
     return problem

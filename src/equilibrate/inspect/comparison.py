@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from equilibrate.inspect.gradients import Gradients
-from equilibrate.monitor.distances import Sums, jackknife
+from equilibrate.monitor.chance import added
+from equilibrate.monitor.distances import Sums, jackknife, widened
 from equilibrate.monitor.interval import Interval
 from equilibrate.monitor.layers import diagonal_error, pair_sums
 from equilibrate.monitor.probes import Probes
@@ -26,9 +27,9 @@ def distances(probes: Probes, gradients: Gradients) -> dict[str, Interval]:
             gradients.mean_square[i].sqrt(),
             diagonal_error(gradients.history(i)),
         )
-        total = _added(total, sums)
+        total = added([total, sums])
     return {
-        pair: _widened(sums.distance(), _chance(probes, gradients, pair))
+        pair: widened(sums.distance(), _chance(probes, gradients, pair))
         for pair, sums in total.items()
     }
 
@@ -69,15 +70,6 @@ def _sampled_distance(
         sums = pair_sums(square.sqrt(), diagonal_error(h), mean, variance, root, diagonal_error(g))
         total += sums[pair] * (probes.mean[i].numel() / max(1, h.shape[1]))
     return total.distance().value
-
-
-def _widened(interval: Interval, chance: float) -> Interval:
-    two = 2 * chance if chance == chance else 0.0
-    return Interval(interval.value, max(0.0, interval.low - two), min(1.0, interval.high + two))
-
-
-def _added(total: dict[str, Sums], sums: dict[str, Sums]) -> dict[str, Sums]:
-    return {pair: total.get(pair, Sums()) + each for pair, each in sums.items()}
 
 
 def scaled_histories(probes: Probes) -> Tensor:

@@ -1,6 +1,6 @@
 """What an inspection finds, as plain data: the report is drawn from this alone."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from equilibrate.monitor.interval import Interval
 from equilibrate.monitor.spectrum import Spectrum
@@ -30,16 +30,28 @@ class Budget:
     probes: int = 8  # of each batch
     steps: int = 64  # of Lanczos, for each start vector and each of four spectra
     starts: int = 2
+    layers: int = 16  # with spectra of their own, those with most of the Hessian in them
+    layer_steps: int = 16  # of Lanczos, for each of a layer's two spectra
 
     @property
     def products(self) -> int:
         """Products with the Hessian in all, at most."""
         # Probed twice: for everything but Jacobi's spectrum, and for that (measure.py).
-        return 2 * self.batches * self.probes + len(PRECONDITIONERS) * self.steps * self.starts
+        whole = 2 * self.batches * self.probes + len(PRECONDITIONERS) * self.steps * self.starts
+        return whole + 2 * self.layers * self.layer_steps
 
 
 FULL = Budget()
-QUICK = Budget(batches=4, probes=4, steps=24, starts=1)
+QUICK = Budget(batches=4, probes=4, steps=24, starts=1, layers=4)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A layer's own block of the Hessian: what `Spectrum` says of it."""
+
+    largest: Interval
+    over_median: Interval  # the largest |eigenvalue|, over the median of all
+    over_top_tenth: Interval  # and over their 90% quantile
 
 
 @dataclass(frozen=True)
@@ -54,6 +66,7 @@ class Layer:
     batch_error: float  # between batches, the probes' own taken out
     jacobi_noise: float  # share of the norm of |mean of v * Hv| that is noise
     unseen: float  # share of elements without any curvature
+    blocks: dict[str, Block] = field(default_factory=dict)  # by preconditioner; empty if not taken
 
 
 @dataclass(frozen=True)

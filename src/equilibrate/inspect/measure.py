@@ -16,6 +16,7 @@ from torch import Tensor
 from equilibrate.inspect.comparison import distances, scaled_histories
 from equilibrate.inspect.findings import DAMPING, Budget, Findings, Layer
 from equilibrate.inspect.gradients import Gradients
+from equilibrate.inspect.layer_spectra import most_curved, with_blocks
 from equilibrate.inspect.subject import InspectError, Subject
 from equilibrate.monitor.distances import noise_share
 from equilibrate.monitor.errors import batch_error, error_by_probes, one_probe_error
@@ -64,8 +65,10 @@ def inspect(subject: Subject, budget: Budget, *, quick: bool, progress: Progress
     apart, losses = distances(probes, gradients), gradients.losses
     histories, batches, squares = scaled_histories(probes), probes.batches, probes.mean_square
     del probes, gradients
-    spectra["equilibration"] = _spectrum(subject, budget, Divisors(squares, torch.sqrt), progress)
-    del squares
+    divisors, chosen = Divisors(squares, torch.sqrt), most_curved(squares, budget.layers)
+    spectra["equilibration"] = _spectrum(subject, budget, divisors, progress)
+    layers = with_blocks(layers, subject, budget, divisors, chosen, progress)
+    del squares, divisors
     signed = _probe(subject, budget, progress).mean
     spectra["jacobi"] = _spectrum(subject, budget, Divisors(signed, torch.abs), progress)
     del signed

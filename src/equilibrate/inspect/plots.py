@@ -120,6 +120,25 @@ def _rows(title: str, layers: Sequence[Layer], low: float, high: float, each: fl
     return plot
 
 
+def sharpness(found: Findings) -> str:
+    """Each layer's own sharpness over the whole model's, before and after equilibration."""
+    taken = [layer for layer in found.layers if layer.blocks]
+    whole = {kind: found.spectra[kind].largest.value for kind in ("none", "equilibration")}
+    rows = [(place, layer, kind, layer.blocks[kind].largest) for place, layer in enumerate(taken)
+            for kind in whole if whole[kind] > 0]  # fmt: skip
+    values = [i.value / whole[kind] for _, _, kind, i in rows if i.value > 0]
+    low, high = max(1e-8, min(values, default=0.1)) / 1.5, 1.5
+    plot = _rows("Sharpness of the layers", taken, low, high, 22)
+    plot.x_axis(decades(low, high, 5), "over the model's own")
+    for place, layer, kind, largest in rows:
+        numbers = Interval(*(getattr(largest, n) / whole[kind] for n in ("value", "low", "high")))
+        told = f"{layer.name}, {PRECONDITIONERS[kind]}: {largest}, the model {whole[kind]:.3g}"
+        shift = -4.0 if kind == "none" else 4.0
+        span = numbers.low, numbers.value, numbers.high
+        plot.range(span, _row(place, taken), COLOURS[kind], told, shift)
+    return plot.svg()
+
+
 def probes(found: Findings) -> str:
     """The relative error of the diagonal against the number of probes, with its law."""
     points = [(float(k), e) for k, e in found.error_by_probes if e > 0]

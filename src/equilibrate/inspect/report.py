@@ -33,8 +33,8 @@ _QUICK = (
 
 def write(found: Findings, path: Path, *, command: str) -> Path:
     """Write the report; an interrupted write leaves no half of one."""
-    body = [*_head(found), _advice(found), _spectra(found), _diagonals(found), _noise(found),
-            _origin(found, command)]  # fmt: skip
+    body = [*_head(found), _advice(found), _spectra(found), _layers(found), _diagonals(found),
+            _noise(found), _origin(found, command)]  # fmt: skip
     page = html.page(f"Curvature of {found.name}", body)
     partial = path.with_suffix(".partial")
     partial.write_text(page.replace("</head>", f"<style>{STYLE}</style></head>", 1))
@@ -91,6 +91,28 @@ def _spectra(found: Findings) -> str:
     )  # fmt: skip
 
 
+def _layers(found: Findings) -> str:
+    taken = [layer for layer in found.layers if layer.blocks]
+    note = (
+        f"The block of the first batch's Hessian that belongs to one layer alone, before and "
+        f"after equilibration, for the {len(taken)} of {len(found.layers)} layers with most of "
+        f"the Hessian in them. No layer is sharper than the model: a layer near 1 sets the limit "
+        f"of the learning rate by itself; where all are far below, their interaction sets it."
+    )
+    numbers = ("largest", "largest / median", "largest / 90% quantile")
+    header = ("layer", *(f"{n}, {when}" for when in ("before", "after") for n in numbers))
+    rows = [
+        (layer.name, *(x for kind in ("none", "equilibration")
+                       for x in vars(layer.blocks[kind]).values()))
+        for layer in taken
+    ]  # fmt: skip
+    return _section(
+        "layers", "Sharpness, layer by layer", note, [plots.sharpness(found)],
+        [_key(("none", "equilibration")),
+         _details("Numbers of every layer", html.table(header, rows))],
+    )  # fmt: skip
+
+
 def _diagonals(found: Findings) -> str:
     note = (
         "Three diagonals of every layer. Where they run in parallel the methods take like steps; "
@@ -141,10 +163,12 @@ def _noise(found: Findings) -> str:
 
 def _origin(found: Findings, command: str) -> str:
     b = found.budget
+    layers = sum(bool(layer.blocks) for layer in found.layers)
     rows = [
         ("command", command),
         ("measured", f"{len(found.losses)} batches × {b.probes} probes; {b.steps} Lanczos steps × "
-         f"{b.starts} start vectors for each of four spectra"),
+         f"{b.starts} start vectors for each of four spectra; {b.layer_steps} steps for each of "
+         f"two spectra of {layers} layers"),
         ("device", found.device),
         ("time", f"{clock(found.seconds)} min"),
         ("versions", ", ".join(f"{k} {v}" for k, v in versions().items())),

@@ -75,20 +75,23 @@ class Subject:
             )
         return loss
 
-    def hessian(self, batch: int) -> "Product":
-        """Return the Hessian of a batch's loss as a function from vectors to products."""
-        return Product(self, batch)
+    def hessian(self, batch: int, *, layer: int | None = None) -> "Product":
+        """Return the Hessian of a batch's loss as a function from vectors to products.
+
+        With a layer's position its own block: the Hessian with respect to that tensor alone.
+        """
+        return Product(self, batch, self.parameters if layer is None else [self.parameters[layer]])
 
 
 class Product:
     """H v of one batch's loss; the graph lives as long as this does."""
 
-    def __init__(self, subject: Subject, batch: int) -> None:
+    def __init__(self, subject: Subject, batch: int, parameters: list[nn.Parameter]) -> None:
         loss = subject.loss(batch)
-        self._wanted = range(len(subject.parameters))
+        self._wanted = range(len(parameters))
         self._name = subject.name
         with explained(subject.name):
-            self._live = LiveLoss(loss, subject.parameters)
+            self._live = LiveLoss(loss, parameters)
 
     def __call__(self, vectors: list[Tensor]) -> list[Tensor]:
         """Multiply; a product that is not finite is explained."""

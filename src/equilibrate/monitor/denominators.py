@@ -63,8 +63,8 @@ def _of_curvature(
         return None
     (damping,), (fill,) = damping_and_fill(group, [parameter], optimizer.state)
     diagonal = optimizer._kind.magnitude(state["diagonal"])
-    kind = optimizer._kind.__name__.rpartition(".")[2]
-    return Divisor(diagonal, damping, denominator(diagonal, damping, fill), kind, state["weight"])
+    kind, weight = optimizer._kind.__name__.rpartition(".")[2], float(state["weight"])
+    return Divisor(diagonal, damping, denominator(diagonal, damping, fill), kind, weight)
 
 
 def _adam(state: State, group: Group) -> Tensor:

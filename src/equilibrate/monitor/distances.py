@@ -17,7 +17,7 @@ and is added as two of its standard deviations by leaving out groups of probes (
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -112,13 +112,46 @@ def jackknife(statistic: Callable[[Tensor], float], probes: int, groups: int = 8
         >>> round(jackknife(lambda kept: float(x[kept].mean()), probes=4, groups=4), 4)
         0.6455
     """
+    return jackknife_error([statistic(kept) for kept in left_out(probes, groups)])
+
+
+def left_out(probes: int, groups: int = 8) -> list[Tensor]:
+    """Return the numbers of the probes that are kept, as each of several groups is left out.
+
+    Example:
+        >>> left_out(3)
+        [tensor([1, 2]), tensor([0, 2]), tensor([0, 1])]
+    """
+    everyone = torch.arange(probes)
     groups = min(groups, probes)
-    if groups < 2:
+    return [everyone[everyone % groups != group] for group in range(groups)]
+
+
+def jackknife_error(found: Sequence[float]) -> float:
+    """Return the standard error of a statistic from its values as each group was left out.
+
+    Example:
+        >>> round(jackknife_error([3.0, 2.5, 2.0]), 4), jackknife_error([1.0])
+        (0.5774, nan)
+    """
+    if len(found) < 2:
         return math.nan
-    number = torch.arange(probes) % groups
-    all_of_them = torch.arange(probes)
-    found = torch.tensor([statistic(all_of_them[number != g]) for g in range(groups)])
-    return math.sqrt((groups - 1) / groups * float((found - found.mean()).square().sum()))
+    values = torch.tensor(found, dtype=torch.float64)
+    share = (len(found) - 1) / len(found)
+    return math.sqrt(share * float((values - values.mean()).square().sum()))
+
+
+def widened(distance: Interval, chance: float) -> Interval:
+    """Add two standard deviations of chance to both sides; unknown chance leaves 0 to 1.
+
+    Example:
+        >>> str(widened(Interval(0.5, 0.4, 0.6), 0.05))
+        '0.5 [0.3, 0.7]'
+    """
+    if math.isnan(chance):
+        return Interval(distance.value, 0.0, 1.0)
+    low, high = distance.low - 2 * chance, distance.high + 2 * chance
+    return Interval(distance.value, max(0.0, low), min(1.0, high))
 
 
 def _excess(x: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ interval is three entries, `x`, `x/low` and `x/high`. `docs/monitor.md` explains
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import nan
 from typing import Any
 
 import torch
@@ -13,9 +14,11 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from equilibrate.curvature.graph import parallel_models, unnoticed_by, without_hooks
+from equilibrate.monitor.chance import Chances, Sample, added, chances
 from equilibrate.monitor.denominators import Divisor, divisor_of, stability_limit
-from equilibrate.monitor.distances import Sums
+from equilibrate.monitor.distances import Sums, widened
 from equilibrate.monitor.interval import Interval
+from equilibrate.monitor.layer_spectra import block_spectra
 from equilibrate.monitor.layers import damp_, distance_sums, divided, probed
 from equilibrate.monitor.probes import Probes
 from equilibrate.monitor.sinks import Record
@@ -50,21 +53,44 @@ def from_state(optimizer: Optimizer, watched: Sequence[Watched]) -> Record:
     return told
 
 
+@dataclass(frozen=True)
+class Effort:
+    """How much is measured: products with the Hessian, and the seed of the vectors."""
+
+    probes: int
+    steps: int
+    seed: int
+
+
 def from_curvature(
     loss: Tensor,
     optimizer: Optimizer,
     watched: Sequence[Watched],
-    *,
-    probes: int,
-    steps: int,
-    seed: int,
+    effort: Effort,
+    layers: Sequence[int] = (),
 ) -> Record:
-    """Return what `probes` + 2 `steps` products with the Hessian of a live loss say.
+    """Return what products with the Hessian of a live loss say.
+
+    `probes` + 2 `steps` of them, and for each of the `layers`, by position, 2 `steps` with its own
+    block of the Hessian.
 
     Four vectors of the model's size are alive at once beyond its gradient, and what one or two
     tensors need in passing: two means, a vector and its product while probing, then a divisor and
-    Lanczos' three.
+    Lanczos' three, of the model's size or of a layer's.
     """
+    told, divisors = _whole(loss, optimizer, watched, effort)
+    for i in layers:
+        before, after = block_spectra(
+            loss, watched[i].parameter, divisors[i], steps=effort.steps, seed=effort.seed
+        )
+        told |= watched[i].named(_from_spectra(before, after, [watched[i]]))
+    return told
+
+
+def _whole(
+    loss: Tensor, optimizer: Optimizer, watched: Sequence[Watched], effort: Effort
+) -> tuple[Record, list[Tensor]]:
+    """Return what the probes and the whole model's spectra say, and what is divided by."""
     parameters = [each.parameter for each in watched]
     live = LiveLoss(loss, parameters)
     everything = range(len(parameters))
@@ -72,15 +98,17 @@ def from_curvature(
     def product(vectors: list[Tensor]) -> Sequence[Tensor]:
         return live(vectors, everything)
 
-    found = Probes(parameters, seed=seed)
-    for _ in range(probes):
+    found = Probes(parameters, seed=effort.seed)
+    for _ in range(effort.probes):
         found.add(product)
     told = _from_probes(found, optimizer, watched, _gradients(loss, optimizer, watched))
     divisors = _divisors(optimizer, watched, found)
     del found
-    plain = spectrum(product, parameters, steps=steps, starts=1, seed=seed)
-    after = spectrum(product, parameters, diagonal=divisors, steps=steps, starts=1, seed=seed)
-    return told | _from_spectra(plain, after, watched)
+    plain, after = (
+        spectrum(product, parameters, diagonal=d, steps=effort.steps, starts=1, seed=effort.seed)
+        for d in (None, divisors)
+    )
+    return told | _from_spectra(plain, after, watched), divisors
 
 
 def _gradients(loss: Tensor, optimizer: Optimizer, watched: Sequence[Watched]) -> list[Tensor]:
@@ -104,18 +132,31 @@ def _from_probes(
     found: Probes, optimizer: Optimizer, watched: Sequence[Watched], gradients: list[Tensor]
 ) -> Record:
     told: Record = {}
-    total: dict[str, Sums] = {}
+    sums: list[dict[str, Sums]] = []
+    samples: list[Sample] = []
     for i, each in enumerate(watched):
         divisor = divisor_of(optimizer, each.parameter, each.group)
-        weight = float("nan") if divisor is None else divisor.weight
+        weight = nan if divisor is None else divisor.weight
         told |= each.named(probed(found, i, weight))
         equilibration = _diagonal(divisor, "equilibration")
         gradient = gradients[i] if gradients else _diagonal(divisor, "squared gradient")
-        for pair, sums in distance_sums(found, i, equilibration, gradient).items():
-            told |= each.named(_entries(f"distance/{pair}", sums.distance()))
-            total[pair] = total.get(pair, Sums()) + sums
-    for pair, sums in total.items():
-        told |= _entries(f"distance/{pair}", sums.distance())
+        sums.append(distance_sums(found, i, equilibration, gradient))
+        samples.append(_sample(found, i, equilibration, gradient))
+    layers, whole = chances(samples)
+    for each, own, chance in zip(watched, sums, layers, strict=True):
+        told |= each.named(_distances(own, chance))
+    return told | _distances(added(sums), whole)
+
+
+def _sample(found: Probes, i: int, equilibration: Tensor | None, gradient: Tensor | None) -> Sample:
+    own, other = (None if t is None else found.sampled(i, t) for t in (equilibration, gradient))
+    return Sample(found.history(i), own, other, found.mean[i].numel())
+
+
+def _distances(sums: dict[str, Sums], chance: Chances) -> Record:
+    told: Record = {}
+    for pair, each in sums.items():
+        told |= _entries(f"distance/{pair}", widened(each.distance(), chance.get(pair, nan)))
     return told
 
 

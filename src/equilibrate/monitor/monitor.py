@@ -8,7 +8,8 @@
 
 It draws its own vectors (torch's generators are never touched), writes to no gradient, parameter or
 state, and so leaves the run as it was, to the bit. One measurement is `probes` + 2 `steps` products
-with the Hessian of the loss at hand.
+with the Hessian of the loss at hand. Among several ranks one measures, the loss of its own batch;
+nothing is ever sent, so that no rank waits for a measurement of another.
 """
 
 import math
@@ -17,14 +18,24 @@ from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor, nn
+from torch import distributed as dist
 from torch.optim import Optimizer
 
-from equilibrate.monitor.measurement import Watched, from_curvature, from_state
+from equilibrate.distributed import is_sharded
+from equilibrate.monitor.layer_spectra import Choice, checked_choice, due_layers
+from equilibrate.monitor.measurement import Effort, Watched, from_curvature, from_state
 from equilibrate.monitor.schedule import Schedule
 from equilibrate.monitor.sinks import Record, Sink
 from equilibrate.optim.warn import warn_user
 
 Named = Iterable[tuple[str, Tensor]]
+
+_SHARDED = (
+    "The parameters are sharded (fully_shard, tensor parallel): the graph of a loss does not lead "
+    "to them, and no rank has a whole diagonal, so that the monitor has nothing to show. Watch the "
+    "same model unsharded for some steps (DistributedDataParallel works), or inspect it: "
+    "equilibrate inspect."
+)
 
 
 class Monitor:
@@ -40,6 +51,10 @@ class Monitor:
             one measurement. None measures every `every` calls, whatever it costs.
         probes: vectors for diagonals and their errors.
         steps: products for each of the two spectra, before and after preconditioning.
+        layer_spectra: layers whose own block of the Hessian gets these two spectra as well: how
+            many at each measurement, in turn, or which, by name. Each takes 2 `steps` products.
+        rank: of torch.distributed, the rank that measures; the others return at once. None: every
+            rank by itself, each with its own sink, as for models that are trained independently.
         seed: of the monitor's own vectors.
         clock: seconds that have passed; for tests.
 
@@ -68,6 +83,8 @@ class Monitor:
         budget: float | None = 0.02,
         probes: int = 4,
         steps: int = 16,
+        layer_spectra: Choice = 0,
+        rank: int | None = 0,
         seed: int = 0,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
@@ -77,25 +94,34 @@ class Monitor:
         named = model.named_parameters() if isinstance(model, nn.Module) else model
         self._names = {parameter: name for name, parameter in named}
         self._optimizer = optimizer
+        self._refuse_shards()
         self._sink = sink
         self._probes, self._steps, self._seed = probes, steps, seed
+        self._layers = checked_choice(layer_spectra, self._names.values())
+        self._rank = rank
         self._schedule = Schedule(every, budget, clock)
         self._clock = clock
+        self._measurements = 0
         self._warned = False
 
     def __call__(self, loss: Tensor) -> Record | None:
         """Measure this live loss when due, hand the record to the sink and return it."""
-        if not self._schedule.due():
+        if not (_is_rank(self._rank) and self._schedule.due()):
             return None
         started = self._clock()
         record: Record = {"step": self._schedule.calls - 1, "loss": float(loss.detach())}
         watched = self._watched()
         record |= from_state(self._optimizer, watched)
         record |= self._curvature(loss, watched)
+        self._measurements += 1
         record["seconds"] = self._clock() - started
         self._schedule.spend(record["seconds"])
         self._sink(record)
         return record
+
+    def _refuse_shards(self) -> None:
+        if any(is_sharded(p) for group in self._optimizer.param_groups for p in group["params"]):
+            raise ValueError(_SHARDED)
 
     def _watched(self) -> list[Watched]:
         groups = self._optimizer.param_groups
@@ -107,15 +133,12 @@ class Monitor:
         """Measure, or say once why this loss cannot be."""
         if not math.isfinite(float(loss.detach())):
             return self._without("the loss is not finite")
+        seed = self._seed + self._schedule.calls  # new vectors every time
+        effort = Effort(self._probes, self._steps, seed)
+        pairs = [(each.name, each.parameter) for each in watched]
+        layers = due_layers(self._layers, pairs, self._measurements)
         try:
-            return from_curvature(
-                loss,
-                self._optimizer,
-                watched,
-                probes=self._probes,
-                steps=self._steps,
-                seed=self._seed + self._schedule.calls,  # new vectors every time
-            )
+            return from_curvature(loss, self._optimizer, watched, effort, layers)
         except torch.OutOfMemoryError:
             raise
         except (RuntimeError, ValueError) as error:
@@ -129,3 +152,9 @@ class Monitor:
                 "optimizer's state shows, and tries again when due."
             )
         return {"unmeasured": reason}
+
+
+def _is_rank(rank: int | None) -> bool:
+    """Tell whether this process is that rank; alone, every process is."""
+    alone = not (dist.is_available() and dist.is_initialized())
+    return rank is None or alone or dist.get_rank() == rank

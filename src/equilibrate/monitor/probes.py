@@ -72,13 +72,17 @@ class Probes:
             h = vectors[i].to(mean.dtype).mul_(products[i])
             products[i] = vectors[i] = h  # the rest of both is free
             mean.add_(h - mean, alpha=1 / self.count)
-            self._history[i].append(h.flatten()[self._elements[i]].double().cpu())
+            self._history[i].append(self.sampled(i, h))
             square = h.square()
             self.mean_square[i].add_(square.sub_(self.mean_square[i]), alpha=1 / self.count)
 
     def history(self, layer: int) -> Tensor:
         """Return h of one tensor's sampled elements, (probes, elements), in double precision."""
         return torch.stack(self._history[layer])
+
+    def sampled(self, layer: int, values: Tensor) -> Tensor:
+        """Return what another tensor of this shape has at the sampled elements, as `history`."""
+        return values.detach().flatten()[self._elements[layer]].double().cpu()
 
     def equilibration(self) -> list[Tensor]:
         """Return sqrt(E[h^2]), the row norms, for every element."""

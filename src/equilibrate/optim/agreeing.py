@@ -25,14 +25,15 @@ class Agreeing(Keeping):
         """Return the ranks that train this model together; None where there is one process."""
         return ranks_of(self._process_group)
 
+    def _measured(self, parameter: Tensor) -> bool:
+        raise NotImplementedError
+
     def _waiting(self) -> list[Tensor]:
         """Return what was never measured, unless no loss is known to depend on it."""
         return [
             p
             for p in self._all()
-            if p.requires_grad
-            and not self.state.get(p, {}).get("probes")
-            and not self.state.get(p, {}).get("absent")
+            if p.requires_grad and not self._measured(p) and not self.state.get(p, {}).get("absent")
         ]
 
     def _agree(self, place: str, *, skipped: bool = False) -> list[Word]:
@@ -60,7 +61,7 @@ class Agreeing(Keeping):
             for group in ({k: g[k] for k in g if k != "params"} for g in self.param_groups)
         ]
         parameters = [
-            (tuple(p.shape), p.dtype, p.requires_grad, self.state.get(p, {}).get("probes"))
+            (tuple(p.shape), p.dtype, p.requires_grad, int(self.state.get(p, {}).get("probes", 0)))
             for p in self._all()
         ]
         return [groups, parameters]

@@ -12,6 +12,8 @@ from equilibrate.optim.pending import Pending
 
 DampingKind = Literal["relative", "absolute"]
 DAMPING_KINDS: tuple[str, ...] = get_args(DampingKind)
+Scaling = Literal["row", "row-column"]
+SCALINGS: tuple[str, ...] = get_args(Scaling)
 
 Check = tuple[Callable[[Any], bool], str]
 
@@ -22,6 +24,10 @@ def _number(value: Any) -> bool:
 
 def _count(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
+
+
+def _choice(value: Any) -> bool:
+    return value is None or isinstance(value, bool)
 
 
 def _learning_rate(value: Any) -> bool:
@@ -47,9 +53,16 @@ _CHECKS: dict[str, Check] = {
     "distribution": (lambda v: v in DISTRIBUTIONS, f"one of {DISTRIBUTIONS}"),
     "momentum": (lambda v: _number(v) and 0 <= v < 1, "a number in [0, 1)"),
     "nesterov": (lambda v: isinstance(v, bool), "True or False"),
+    "update_limit": (
+        lambda v: v is None or (_non_negative(v) and v > 0),
+        "None (no limit) or a finite number > 0",
+    ),
     "weight_decay": (_non_negative, "a finite number >= 0"),
     "maximize": (lambda v: isinstance(v, bool), "True or False"),
-    "foreach": (lambda v: v in (None, True, False), "None, True or False"),
+    "foreach": (_choice, "None, True or False"),
+    "fused": (_choice, "None, True or False"),
+    "capturable": (lambda v: isinstance(v, bool), "True or False"),
+    "scaling": (lambda v: v in SCALINGS, f"one of {SCALINGS}"),
     "seed": (lambda v: isinstance(v, int) and abs(v) < 2**63, "a whole number below 2^63"),
 }
 
@@ -57,16 +70,17 @@ _CHECKS: dict[str, Check] = {
 def check_group(group: dict[str, Any]) -> None:
     """Raise ValueError for the first hyper-parameter of a group that is out of range."""
     for name, (holds, wanted) in _CHECKS.items():
-        if not holds(group[name]):
+        if name in group and not holds(group[name]):
             raise ValueError(f"Invalid {name}: {group[name]!r}. It must be {wanted}.")
     if group["nesterov"] and group["momentum"] == 0:
         raise ValueError("Invalid nesterov: True with momentum 0. Give a momentum, such as 0.9.")
-    if group["fused"]:
-        raise ValueError("Invalid fused: True. There is no fused update yet; use foreach=True.")
-    if group["capturable"]:
+    if group.get("scaling") == "row-column" and (group["fused"] or group["capturable"]):
         raise ValueError(
-            "Invalid capturable: True. Steps cannot be captured in a CUDA graph yet; leave it out."
+            'Invalid scaling: "row-column" with fused or capturable. It scales its vectors on the '
+            "host's word: leave both out."
         )
+    if group["fused"] and group["foreach"]:
+        raise ValueError("Invalid fused: True with foreach=True. Give one of the two.")
 
 
 def check_parameters(parameters: Iterable[Tensor]) -> None:

@@ -33,10 +33,15 @@ def damping_and_fill(
 
 def _relative(share: float, mean: float, state: State) -> tuple[float, float]:
     """Return damping and fill of one tensor, from its own mean diagonal if that is above noise."""
-    own, noise = state["scale"], ROUNDINGS * torch.finfo(state["diagonal"].dtype).eps * mean
-    if own > noise:
+    own, mean = float(state["scale"]), float(mean)
+    if own > noise_level(state) * mean:
         return share * own, own if state["unseen"] else 0.0
     return share * mean + mean, 0.0
+
+
+def noise_level(state: State) -> float:
+    """Return how small a tensor's mean diagonal may be, against the mean over all, to count."""
+    return ROUNDINGS * torch.finfo(state["diagonal"].dtype).eps
 
 
 def mean_scale(states: Mapping[Tensor, State]) -> float:

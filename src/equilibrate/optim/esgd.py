@@ -1,16 +1,16 @@
 """ESGD, the paper's optimizer (Algorithm 1)."""
 
 from types import ModuleType
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, Final, Literal
 
 from torch import Tensor
 from torch.distributed import ProcessGroup
 from torch.optim.optimizer import ParamsT
 
 from equilibrate.curvature import Distribution
-from equilibrate.diagonals import equilibration
-from equilibrate.optim.arguments import DampingKind
-from equilibrate.optim.moving import CurvatureOptimizer
+from equilibrate.diagonals import equilibration, row_column
+from equilibrate.optim.arguments import DampingKind, Scaling
+from equilibrate.optim.row_column import RowColumn
 
 ALGORITHM_1: Final[dict[str, Any]] = {
     "decay": None,
@@ -23,7 +23,7 @@ ALGORITHM_1: Final[dict[str, Any]] = {
 """Keyword arguments that make `ESGD(params, lr, **ALGORITHM_1)` the paper's Algorithm 1."""
 
 
-class ESGD(CurvatureOptimizer):
+class ESGD(RowColumn):
     """Equilibrated SGD: the gradient divided by the row norms of the Hessian, plus damping.
 
         D     <- sqrt(E[(Hv)^2])
@@ -50,11 +50,21 @@ class ESGD(CurvatureOptimizer):
         distribution: of v, "rademacher" (signs) or "gaussian".
         momentum: of the preconditioned gradient: buffer = momentum * buffer + g / (D + damping).
         nesterov: look ahead by one step of momentum.
+        update_limit: the largest |g / (D + damping)| of one element; None for no limit. On a
+            quadratic |g_i| <= D_i |theta - theta*| by Cauchy and Schwarz, so that no element says
+            more than how far away the minimum is: a larger one tells of a D measured elsewhere.
+            In units of the parameters.
         weight_decay: decoupled, not preconditioned: theta shrinks by lr * weight_decay.
         maximize: climb instead of descending.
         foreach: False for the reference update, one tensor at a time; else many at once.
-        fused: not available yet.
-        capturable: not available yet.
+        fused: True for one pass over memory: Triton kernels for all tensors at once on a GPU,
+            compiled C++ on a CPU. No step waits for the device then, so that a product that is not
+            finite is dropped at once but told of later (`state_dict`, `diagonal`).
+        capturable: True if iterations are captured in CUDA graphs (docs/speed.md): all numbers,
+            the learning rate too if it is a tensor, are read from the device.
+        scaling: "row": D holds the row norms of H, as in the paper. "row-column": D is such that
+            rows and columns of D^-1/2 H D^-1/2 have norm one, at the same cost; for parameters
+            in units that differ by decades (docs/when-to-use.md). One for all groups.
         seed: of the probe vectors; torch's own generators are never read or moved.
         process_group: the ranks that train this model together: None for all of them, where
             torch.distributed is initialised, a group for some, False where each has a model of
@@ -82,7 +92,11 @@ class ESGD(CurvatureOptimizer):
         [(8, 4), (8,), (1, 8), (1,)]
     """
 
-    _kind: ClassVar[ModuleType] = equilibration
+    @property
+    def _kind(self) -> ModuleType:  # type: ignore[override]
+        # Of the groups, which torch saves, copies and loads; it has none before it has started.
+        groups = self.__dict__.get("param_groups") or [{}]
+        return row_column if groups[0].get("scaling") == "row-column" else equilibration
 
     def __init__(
         self,
@@ -97,11 +111,13 @@ class ESGD(CurvatureOptimizer):
         distribution: Distribution = "rademacher",
         momentum: float = 0.0,
         nesterov: bool = False,
+        update_limit: float | None = None,
         weight_decay: float = 0.0,
         maximize: bool = False,
         foreach: bool | None = None,
         fused: bool | None = None,
         capturable: bool = False,
+        scaling: Scaling = "row",
         seed: int = 0,
         process_group: ProcessGroup | Literal[False] | None = None,
     ) -> None:
@@ -118,11 +134,13 @@ class ESGD(CurvatureOptimizer):
                 "distribution": distribution,
                 "momentum": momentum,
                 "nesterov": nesterov,
+                "update_limit": update_limit,
                 "weight_decay": weight_decay,
                 "maximize": maximize,
                 "foreach": foreach,
                 "fused": fused,
                 "capturable": capturable,
+                "scaling": scaling,
                 "seed": seed,
             },
             process_group,

@@ -1,23 +1,20 @@
 """From contributions to the diagonal: what is pending, what is folded, what is dropped."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import Tensor
 
 from equilibrate.distributed import Word
-from equilibrate.optim.agreeing import Agreeing
 from equilibrate.optim.damping import mean_scale
 from equilibrate.optim.pending import Pending
+from equilibrate.optim.settling import Settling
 from equilibrate.optim.state import State, all_finite, allocate, fold, zeros_like
 from equilibrate.optim.warn import warn_user
 
 
-class Folding(Agreeing):
+class Folding(Settling):
     """An optimizer that keeps a diagonal of the Hessian; `_kind` says which one."""
-
-    _kind: ClassVar[ModuleType]
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Reset the gradients, and with them a pending product whose backward has already been run.
@@ -36,6 +33,7 @@ class Folding(Agreeing):
 
         It is zero where no curvature was ever seen.
         """
+        self._report_dropped()
         return [
             self._kind.magnitude(self.state[p]["diagonal"]).clone()
             if p in self.state
@@ -46,7 +44,10 @@ class Folding(Agreeing):
     def unseen_share(self) -> float:
         """Return the share of elements whose curvature was never seen non-zero."""
         parameters = self._all()
-        unseen = sum(self.state[p]["unseen"] if p in self.state else p.numel() for p in parameters)
+        self._report_dropped()
+        unseen = sum(
+            int(self.state[p]["unseen"]) if p in self.state else p.numel() for p in parameters
+        )
         return float(unseen / max(1, sum(p.numel() for p in parameters)))
 
     def _trainable(self) -> list[Tensor]:
@@ -54,20 +55,21 @@ class Folding(Agreeing):
 
     def _unmeasured(self) -> list[Tensor]:
         """Return the trainable parameters that were never measured."""
-        return [p for p in self._trainable() if not self.state.get(p, {}).get("probes")]
-
-    def _probes(self, parameter: Tensor) -> int:
-        return int(self.state.get(parameter, {}).get("probes", 0))
+        return [p for p in self._trainable() if not self._measured(p)]
 
     def _fold(self, contributions: Mapping[Tensor, Tensor], asked: Iterable[Tensor] = ()) -> bool:
         """Fold one vector's contributions, or drop them whole where any is not finite."""
+        if self._settled and all(map(self._measured, contributions)):
+            self._fold_on_device(contributions)
+            return True
+        self._unsettle()
         for group in self.param_groups:
             group["probe_index"] += 1
         if not all_finite(list(contributions.values())):
             self._drop()
             return False
         for p in [*contributions, *asked]:
-            self._allocated(p)["absent"] = self._probes(p) == 0
+            self._allocated(p)["absent"] = not self._measured(p)
         groups = self._groups()
         decays = {p: groups[p]["decay"] for p in contributions}
         fold(self._kind, contributions, self.state, decays)
@@ -114,7 +116,7 @@ class Folding(Agreeing):
         losses = sum(w.losses for w in words) / len(words) if words else self._losses
         warmed, self._losses, self._warmed = self._warmed, 0, []
         for parameter in warmed if losses > 1 else []:
-            if self._probes(parameter):
+            if self._measured(parameter):
                 self.state[parameter]["diagonal"].mul_(losses)
                 self.state[parameter]["scale"] *= losses
         if warmed and losses > 1:
@@ -122,9 +124,13 @@ class Folding(Agreeing):
 
     def _renew_mean(self) -> None:
         """Note the mean diagonal over all that was seen, which damping falls back on."""
+        if self._settled:
+            self._renew_on_device()
+            return
         mean = mean_scale({p: self.state[p] for p in self._all() if p in self.state})
         for group in self.param_groups:
             group["mean_scale"] = mean
+        self._damping_of = {}
 
     def _note_gradients(self) -> None:
         """Remember the gradients as they are, while it matters whether a backward follows."""

@@ -4,6 +4,7 @@ Everything that must survive lives in `param_groups` and `state`, so torch's own
 it all. A pending product belongs to an iteration, like a gradient, and is not kept.
 """
 
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from equilibrate.optim.arguments import check_group, check_loaded, check_parameters
+from equilibrate.optim.device_numbers import Damped
 from equilibrate.optim.pending import Pending
 from equilibrate.optim.state import restore
 from equilibrate.optim.warn import warn_user
@@ -25,6 +27,10 @@ class Keeping(Optimizer):
     _warned: set[str]
     _losses: int  # probe calls since the last step
     _warmed: list[Tensor]  # parameters warmed up since the last step
+    _settled: bool  # the numbers are on the device
+    _damped: dict[int, Damped]  # by group: damping and fill on the device
+    _damping_of: dict[int, Any]  # by group: damping and fill since the last fold, as numbers
+    _told: int  # dropped products that were warned about
     _noted: list[tuple[int, int]]  # the gradients at the last probe
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -77,7 +83,8 @@ class Keeping(Optimizer):
             self.param_groups.pop()
             raise
         for name in ("probe_index", "mean_scale"):
-            self.param_groups[-1][name] = self.param_groups[0][name]
+            self.param_groups[-1][name] = deepcopy(self.param_groups[0][name])
+        self._settled, self._damping_of = False, {}
         for group in self.param_groups:
             group["difference_step"] = None  # a coarser dtype may have joined
 
@@ -85,6 +92,8 @@ class Keeping(Optimizer):
         """Start without pending product: like a gradient it belongs to an iteration alone."""
         self._pending = Pending()
         self._measuring = False
+        self._settled, self._damped, self._told = False, {}, 0
+        self._damping_of = {}
         self._losses, self._warmed, self._noted = 0, [], []
         self._warned: set[str] = set()
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from equilibrate.curvature import LossHessian
 from equilibrate.curvature.graph import holds_float16
 from equilibrate.distributed import is_sharded
+from equilibrate.kernels.capture import capturing
 from equilibrate.optim.state import all_finite
 
 _SCALES = (2.0**15, 2.0**8, 1.0)
@@ -30,6 +31,10 @@ _ELSEWHERE = (
     "The second derivative of this loss cannot be had. Pass a closure instead, "
     "optimizer.step(closure), which needs gradients alone; or, for attention, run the forward "
     "pass inside equilibrate.math_attention(optimizer)."
+)
+_CAPTURED_HALF = (
+    "This loss was computed in float16, where the scale of a product is chosen on the host: that "
+    "cannot be captured in a CUDA graph. Use bfloat16."
 )
 
 
@@ -65,10 +70,12 @@ class LiveLoss:
             )
         if any(map(is_sharded, parameters)):
             raise RuntimeError(_SHARDED)
+        self.shared = False  # the gradient is handed on, and the graph freed by the last product
+        self.products_left = 0
         self._loss = loss
         self._parameters = parameters
-        self._scales = iter(_SCALES if holds_float16(loss) else (1.0,))
-        self._hessian = self._differentiate(next(self._scales))
+        self._scales = list(_SCALES if holds_float16(loss) else (1.0,))
+        self._hessian = self._differentiate(self._scales.pop(0))
         self.present = self._hessian.present
         if not any(self.present):
             raise ValueError(
@@ -79,8 +86,10 @@ class LiveLoss:
     def __call__(self, vectors: Sequence[Tensor], wanted: Sequence[int]) -> list[Tensor]:
         """Return the rows of H v at the wanted positions, at the largest scale that is finite."""
         products = self._multiply(vectors, wanted)
-        while not all_finite(products) and (scale := next(self._scales, None)):
-            self._hessian = self._differentiate(scale)
+        if self._scales and capturing(self._loss.device):
+            raise RuntimeError(_CAPTURED_HALF)
+        while self._scales and not all_finite(products):
+            self._hessian = self._differentiate(self._scales.pop(0))
             products = self._multiply(vectors, wanted)
         return products
 
@@ -89,8 +98,19 @@ class LiveLoss:
             return LossHessian(self._loss, self._parameters, scale=scale)
 
     def _multiply(self, vectors: Sequence[Tensor], wanted: Sequence[int]) -> list[Tensor]:
+        self.products_left -= 1
+        last = self.shared and self.products_left == 0
         with _explained_errors():
-            return self._hessian(vectors, wanted=wanted)
+            return self._hessian(vectors, wanted=wanted, last=last)
+
+    def share(self, products: int) -> None:
+        """Free the graph with the last of so many products; its gradients are then handed on."""
+        self.shared, self.products_left = not self._scales, products
+
+    @property
+    def gradients(self) -> list[Tensor | None]:
+        """The gradient by parameter, None where the loss does not depend on one."""
+        return self._hessian.gradients
 
 
 @contextmanager

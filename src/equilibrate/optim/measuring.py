@@ -10,14 +10,17 @@ vectors on that one loss, each folded at once.
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
+from equilibrate.curvature.fused import draw_signs
 from equilibrate.curvature.graph import reached
 from equilibrate.distributed import draw_part
 from equilibrate.optim.arguments import check_layouts, check_observed
 from equilibrate.optim.folding import Folding
 from equilibrate.optim.live_loss import LiveLoss, check_loss
 from equilibrate.optim.pending import Pending
+from equilibrate.optim.sharing import can_share, hand_on
 from equilibrate.optim.state import wide
 
 Group = dict[str, Any]
@@ -49,13 +52,39 @@ class Measuring(Folding):
         """
         return bool(self._waiting()) or any(map(self._scheduled, self.param_groups))
 
-    def probe(self, loss: Tensor) -> bool:
+    def probe(self, loss: Tensor, *, backward: bool = False) -> bool:
         """When due, measure the curvature of this live, unscaled loss; else return False at once.
 
         Call it before `loss.backward()`, for every micro-batch, with the very loss that is then
         backpropagated. It leaves `.grad` and torch's random state alone. Among several ranks every
         rank calls it: in the first step they meet here.
+
+        With `backward=True` it also does what `loss.backward()` would do, due or not. Where it
+        measures, the gradient is computed once for both and the graph is freed at once, which makes
+        a probe a quarter cheaper; the loss is detached then. Do not call `loss.backward()` as well.
+
+        Example:
+            >>> import torch
+            >>> from equilibrate import ESGD
+            >>> weight = torch.tensor([1.0, 2.0], requires_grad=True)
+            >>> optimizer = ESGD([weight])
+            >>> optimizer.probe((weight**3).sum(), backward=True)
+            True
+            >>> weight.grad
+            tensor([ 3., 12.])
         """
+        hessian = self._probe(loss, backward)
+        if not backward:
+            return hessian is not None
+        if hessian is not None and hessian.shared:
+            hand_on(self._trainable(), hessian.gradients)
+            loss.detach_()
+        else:
+            torch.autograd.backward(loss)
+        return hessian is not None
+
+    def _probe(self, loss: Tensor, share: bool) -> LiveLoss | None:
+        """Measure when due, and return the Hessian that was multiplied with."""
         self._require_itself()
         self._losses += 1
         check_loss(loss)
@@ -63,15 +92,18 @@ class Measuring(Folding):
         started = len(self._unmeasured()) < len(self._trainable())
         if started and not fresh and not any(map(self._scheduled, self.param_groups)):
             self._note_gradients()
-            return False
+            return None
         if self._pending.vectors is not None:
             raise ValueError(
                 "All products of one step must belong to one vector v, and observe has brought "
                 "its own since the last step. Measure a step by probe or by observe, not by both."
             )
-        self._measure(LiveLoss(loss, self._trainable()), fresh)
+        hessian = LiveLoss(loss, self._trainable())
+        if share and self._ranks() is None and can_share(loss, self._trainable()):
+            hessian.share(self._products(fresh))
+        self._measure(hessian, fresh)
         self._note_gradients()
-        return True
+        return hessian
 
     def calibrate(self, losses: Iterable[Tensor]) -> int:
         """Measure without stepping: one probe for each loss of an iterable, folded at once.
@@ -141,7 +173,7 @@ class Measuring(Folding):
 
     def _measure(self, hessian: Hessian, fresh: list[Tensor]) -> None:
         """Warm up what is fresh, then add one ordinary product for all that is due."""
-        scheduled = {p for g in self.param_groups if self._scheduled(g) for p in g["params"]}
+        scheduled = set(self._asked_by_schedule())
         warm = {p: g["warmup_probes"] for g in self.param_groups for p in g["params"]}
         self._warm_up(hessian, {p: warm[p] for p in fresh if warm[p] > 1})
         known = set(fresh)
@@ -155,9 +187,19 @@ class Measuring(Folding):
             if parameter not in self._pending.asked and parameter not in known:
                 self._allocated(parameter)["absent"] = True
 
+    def _products(self, fresh: list[Tensor]) -> int:
+        """Return how many products `_measure` will take of one loss."""
+        warm = {p: g["warmup_probes"] for g in self.param_groups for p in g["params"]}
+        first = [warm[p] for p in fresh if warm[p] > 1]
+        alone = any(warm[p] == 1 for p in fresh)
+        return max(first, default=0) + bool(alone or self._asked_by_schedule())
+
+    def _asked_by_schedule(self) -> list[Tensor]:
+        return [p for g in self.param_groups if self._scheduled(g) for p in g["params"]]
+
     def _warm_up(self, hessian: Hessian, fresh: dict[Tensor, int]) -> None:
         """Fold several vectors of this one loss into the fresh parameters, each at once."""
-        first = [g for g in self.param_groups if not any(map(self._probes, g["params"]))]
+        first = [g for g in self.param_groups if not any(map(self._measured, g["params"]))]
         for done in range(max(fresh.values(), default=0)):
             asked = [p for p, count in fresh.items() if count > done]
             found = self._contributions(hessian, asked)
@@ -181,11 +223,22 @@ class Measuring(Folding):
 
     def _draw(self) -> list[Tensor]:
         """Draw this probe's vector over all trainable parameters; a frozen one keeps its number."""
-        numbered = enumerate((p, g) for g in self.param_groups for p in g["params"])
+        vectors: list[Tensor] = []
+        first = 0
+        for group in self.param_groups:
+            numbered = [(i, p) for i, p in enumerate(group["params"], first) if p.requires_grad]
+            vectors += self._drawn(group, numbered)
+            first += len(group["params"])
+        return vectors
+
+    def _drawn(self, group: Group, numbered: list[tuple[int, Tensor]]) -> list[Tensor]:
+        """Draw for the parameters of one group: signs in one launch where updates are fused."""
+        seed, probe = group["seed"], group["probe_index"]
+        if group["fused"] and group["distribution"] == "rademacher" and numbered:
+            likes = [p for _, p in numbered]
+            if likes[0].is_cuda:
+                return draw_signs(likes, [i for i, _ in numbered], seed=seed, probe=probe)
         return [
-            draw_part(
-                g["distribution"], p, seed=g["seed"], probe=g["probe_index"], parameter=number
-            )
-            for number, (p, g) in numbered
-            if p.requires_grad
+            draw_part(group["distribution"], p, seed=seed, probe=probe, parameter=i)
+            for i, p in numbered
         ]

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from equilibrate.distributed import Word, cut_like, local
+from equilibrate.distributed import Word, all_plain, cut_like, local
 from equilibrate.optim.arguments import check_gradients
 from equilibrate.optim.closure import Closure
 from equilibrate.optim.damping import damping_and_fill
@@ -13,7 +13,7 @@ from equilibrate.optim.evaluating import Evaluating
 from equilibrate.optim.measuring import Group
 from equilibrate.optim.pending import Pending
 from equilibrate.optim.state import allocate, any_gradient, zeros_like
-from equilibrate.rules import foreach, reference
+from equilibrate.rules import foreach, fused, on_device, reference
 
 _NO_CURVATURE = (
     "No curvature has been measured yet, so there is nothing to divide the gradient by. Call "
@@ -56,6 +56,7 @@ class CurvatureOptimizer(Evaluating):
         closure twice more, the very first one twice for each warm-up vector; gradients of
         parameters that belong to other optimizers are those of the last run, so step them first.
         """
+        self._refuse_capture()
         loss = None if closure is None else self._evaluate(closure)
         moving = [p for p in self._all() if p.grad is not None]
         check_gradients(moving)
@@ -65,11 +66,13 @@ class CurvatureOptimizer(Evaluating):
         if self._skipped_by_scaler(words):
             return loss
         tried = bool(self._pending)
+        self._settle()
         self._fold_pending(words)
+        self._settle()
         self._require_curvature(moving, tried)
         self._unscale(moving)
-        for group in self.param_groups:
-            self._move(group)
+        for place, group in enumerate(self.param_groups):
+            self._move(place, group)
             group["steps_since_probe"] += 1
         return loss
 
@@ -120,7 +123,7 @@ class CurvatureOptimizer(Evaluating):
 
     def _require_curvature(self, moving: list[Tensor], tried: bool) -> None:
         """Raise before the first probe; warn once of a probe forgotten later."""
-        if moving and not any(map(self._probes, self._all())):
+        if moving and not any(map(self._measured, self._all())):
             dropped = self.param_groups[0]["dropped_probes"]
             raise RuntimeError(_NO_FINITE_CURVATURE if dropped else _NO_CURVATURE)
         if moving and not tried and any(map(self._scheduled, self.param_groups)):
@@ -135,12 +138,14 @@ class CurvatureOptimizer(Evaluating):
         with_gradient = [p for p in group["params"] if p.grad is not None]
         if self._ranks() is not None:
             self._note_absent(group)
-            return [p for p in with_gradient if self._probes(p)]
+            return [p for p in with_gradient if self._measured(p)]
+        movable = [p for p in with_gradient if self._measured(p)]
+        if len(movable) == len(with_gradient):
+            return movable
         for parameter in with_gradient:
-            if parameter in self.state and self._probes(parameter) == 0:
+            if parameter in self.state and not self._measured(parameter):
                 self.state[parameter]["absent"] = not self._depends_on(parameter)
-        movable = [p for p in with_gradient if self._probes(p)]
-        if any(self._depends_on(p) for p in with_gradient if not self._probes(p)):
+        if any(self._depends_on(p) for p in with_gradient if not self._measured(p)):
             self._warn_once(
                 "A parameter has a gradient but no probed loss depended on it, so it does not "
                 "move. Call optimizer.probe(loss) on every loss before it is backpropagated."
@@ -150,31 +155,48 @@ class CurvatureOptimizer(Evaluating):
     def _note_absent(self, group: Group) -> None:
         """Note by the averaged gradients, equal on all ranks, which parameters wait for a probe."""
         for parameter in group["params"]:
-            if parameter.requires_grad and self._probes(parameter) == 0:
+            if parameter.requires_grad and not self._measured(parameter):
                 self._allocated(parameter)["absent"] = not any_gradient(parameter)
 
-    def _move(self, group: Group) -> None:
+    def _move(self, place: int, group: Group) -> None:
         """Hand one group to the update rule."""
         parameters = self._movable(group)
         if not parameters:
             return
         states = [self.state[p] for p in parameters]
         torch._foreach_add_([state["step"] for state in states], 1)
-        rule = reference.step if group["foreach"] is False else foreach.step
-        damping, fill = self._damping(group, parameters)
-        rule(
-            [local(p) for p in parameters],
-            [local(cut_like(p.grad, p)) for p in parameters],
-            [self._kind.magnitude(local(state["diagonal"])) for state in states],
-            self._buffers(group, parameters),
-            lr=float(group["lr"]),
-            damping=damping,
-            fill=fill,
-            momentum=group["momentum"],
-            nesterov=group["nesterov"],
-            weight_decay=group["weight_decay"],
-            maximize=group["maximize"],
-        )
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        diagonals: list[Tensor] = [state["diagonal"] for state in states]
+        buffers = self._buffers(group, parameters)
+        switches = {name: group[name] for name in ("nesterov", "maximize", "update_limit")}
+        if self._settled:
+            numbers = self._numbers(place, parameters)
+            rule = fused.step if group["fused"] else on_device.step
+            rule(parameters, gradients, diagonals, buffers, **numbers, **switches)
+            return
+        numbers = self._plain_numbers(place, parameters)
+        if not all_plain(parameters):
+            gradients = [local(cut_like(g, p)) for g, p in zip(gradients, parameters, strict=True)]
+            parameters, diagonals = list(map(local, parameters)), list(map(local, diagonals))
+            buffers = None if buffers is None else list(map(local, buffers))
+        plain = reference.step if group["foreach"] is False else foreach.step
+        magnitudes = list(map(self._kind.magnitude, diagonals))
+        plain(parameters, gradients, magnitudes, buffers, **numbers, **switches)
+
+    def _plain_numbers(self, place: int, parameters: list[Tensor]) -> dict[str, Any]:
+        """Return what an update rule takes besides the big tensors, as plain numbers."""
+        group = self.param_groups[place]
+        asked = (group["damping"], group["damping_kind"], list(map(id, parameters)))
+        if place not in self._damping_of or self._damping_of[place][0] != asked:
+            self._damping_of[place] = (asked, *self._damping(group, parameters))
+        _, damping, fill = self._damping_of[place]
+        return {
+            "lr": float(group["lr"]),
+            "damping": damping,
+            "fill": fill,
+            "momentum": group["momentum"],
+            "weight_decay": group["weight_decay"],
+        }
 
     def _buffers(self, group: Group, parameters: list[Tensor]) -> list[Tensor] | None:
         """Return the momentum buffers, new ones where momentum was switched on later."""
@@ -183,7 +205,7 @@ class CurvatureOptimizer(Evaluating):
         for parameter in parameters:
             if "momentum_buffer" not in self.state[parameter]:
                 self.state[parameter]["momentum_buffer"] = zeros_like(parameter)
-        return [local(self.state[p]["momentum_buffer"]) for p in parameters]
+        return [self.state[p]["momentum_buffer"] for p in parameters]
 
     def _damping(self, group: Group, parameters: list[Tensor]) -> tuple[list[float], list[float]]:
         """Return damping and fill of each tensor; warn once where there is nothing to divide by."""

@@ -28,7 +28,7 @@ from equilibrate.distributed import cut_like, local, over_shards
 State = dict[str, Any]
 
 # Read and written in the precision they were saved in, whatever the parameter's own (`restore`).
-_KEPT_PRECISION = ("diagonal", "momentum_buffer")
+_KEPT_PRECISION = ("diagonal", "momentum_buffer", "probes", "weight", "scale", "unseen")
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
@@ -74,10 +74,10 @@ def fold(
         diagonal = state["diagonal"]
         kind.fold_(local(diagonal), local(cut_like(contribution, diagonal)), state["weight"])
         state.update(probes=state["probes"] + 1, probed_at=step, absent=False)
-    _summarise(kind, [states[p] for p in contributions])
+    summarise(kind, [states[p] for p in contributions])
 
 
-def _summarise(kind: ModuleType, states: list[State]) -> None:
+def summarise(kind: ModuleType, states: list[State]) -> None:
     """Renew `scale` and `unseen`; the elements are counted only where one is zero."""
     diagonals = [state["diagonal"] for state in states]
     parts = [kind.magnitude(local(diagonal)) for diagonal in diagonals]
@@ -122,6 +122,6 @@ def restore(
     ids = [i for group in saved["param_groups"] for i in group["params"]]
     for index, parameter in zip(ids, parameters, strict=True):
         for key in _KEPT_PRECISION:
-            if key in saved["state"].get(index, {}):
-                original = saved["state"][index][key]
+            original = saved["state"].get(index, {}).get(key)
+            if isinstance(original, Tensor):
                 states[parameter][key] = original.detach().to(parameter.device, copy=True)

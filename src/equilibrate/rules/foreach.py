@@ -25,11 +25,18 @@ def step(
     nesterov: bool,
     weight_decay: float,
     maximize: bool,
+    update_limit: float | None = None,
 ) -> None:
     """Move every parameter in place; `damping` and `fill` are given per tensor."""
     signed_lr = lr if maximize else -lr
     if weight_decay != 0:
         _shrink(parameters, 1 - lr * weight_decay)
+    if update_limit is not None:
+        updates = torch._foreach_div(gradients, _denominators(diagonals, damping, fill))
+        torch._foreach_clamp_min_(updates, -update_limit)
+        torch._foreach_clamp_max_(updates, update_limit)
+        _move(parameters, list(updates), buffers, momentum, nesterov, signed_lr)
+        return
     if buffers is None and parameters[0].device.type == "cpu":
         for p, g, d, extra, gap in zip(
             parameters, gradients, diagonals, damping, fill, strict=True
@@ -40,15 +47,31 @@ def step(
     if buffers is None:
         torch._foreach_addcdiv_(parameters, gradients, divisors, value=signed_lr)
         return
-    torch._foreach_mul_(buffers, momentum)
     if not nesterov:
+        torch._foreach_mul_(buffers, momentum)
         torch._foreach_addcdiv_(buffers, gradients, divisors)
         torch._foreach_add_(parameters, buffers, alpha=signed_lr)
         return
     updates = torch._foreach_div(gradients, divisors)
-    torch._foreach_add_(buffers, updates)
-    torch._foreach_add_(updates, buffers, alpha=momentum)
-    torch._foreach_add_(parameters, updates, alpha=signed_lr)
+    _move(parameters, list(updates), buffers, momentum, nesterov, signed_lr)
+
+
+def _move(
+    parameters: list[Tensor],
+    updates: list[Tensor],
+    buffers: list[Tensor] | None,
+    momentum: float,
+    nesterov: bool,
+    signed_lr: float,
+) -> None:
+    """Take the updates into the buffers, if there are any, and move; `updates` may be changed."""
+    if buffers is not None:
+        torch._foreach_mul_(buffers, momentum)
+        torch._foreach_add_(buffers, updates)
+        if nesterov:
+            torch._foreach_add_(updates, buffers, alpha=momentum)
+    moved = updates if buffers is None or nesterov else buffers
+    torch._foreach_add_(parameters, moved, alpha=signed_lr)
 
 
 def _shrink(parameters: list[Tensor], factor: float) -> None:

@@ -1,6 +1,6 @@
 """The update, one tensor at a time, as in Algorithm 1; every faster version equals this one.
 
-u      = g / (D + damping)
+u      = g / (D + damping), no element larger than `update_limit` where there is one
 buffer = momentum * buffer + u
 theta  = (1 - lr * weight_decay) theta - lr * (buffer, or u + momentum * buffer for Nesterov)
 """
@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 
 from torch import Tensor
+from torch.nn.functional import threshold
 
 
 def denominator(diagonal: Tensor, damping: float, fill: float) -> Tensor:
@@ -24,11 +25,11 @@ def denominator(diagonal: Tensor, damping: float, fill: float) -> Tensor:
         >>> denominator(torch.tensor([0.0, 2.0]), damping=0.0, fill=0.0)
         tensor([inf, 2.])
     """
-    result = diagonal + damping
-    if fill > 0 or damping == 0:
-        unseen = fill + damping if fill + damping > 0 else math.inf
-        result.masked_fill_(diagonal == 0, unseen)
-    return result
+    if fill == 0 and damping > 0:
+        return diagonal + damping
+    unseen = fill if fill + damping > 0 else math.inf
+    # D is never negative, so a threshold at zero replaces the zeros, in one pass.
+    return threshold(diagonal, 0.0, unseen).add_(damping)
 
 
 def step(
@@ -44,10 +45,13 @@ def step(
     nesterov: bool,
     weight_decay: float,
     maximize: bool,
+    update_limit: float | None = None,
 ) -> None:
     """Move every parameter in place; `damping` and `fill` are given per tensor."""
     for i, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
         update = gradient / denominator(diagonals[i], damping[i], fill[i])
+        if update_limit is not None:
+            update.clamp_(-update_limit, update_limit)
         if buffers is not None:
             buffers[i].mul_(momentum).add_(update)
             update = update + momentum * buffers[i] if nesterov else buffers[i]

@@ -37,9 +37,12 @@ def step_(
     weight_decay: Tensor | None,
     nesterov: bool,
     maximize: bool,
+    update_limit: Tensor | None = None,
 ) -> None:
     """Move one stacked parameter in place, every trial by its own settings."""
     update = gradient / denominator(diagonal, damping, fill)
+    if update_limit is not None:
+        update = torch.clamp(update, -update_limit, update_limit)
     if buffer is not None:
         buffer.mul_(momentum).add_(update)
         update = update + momentum * buffer if nesterov else buffer

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from equilibrate.optim.moving import CurvatureOptimizer
 from equilibrate.study.batches import Batches, pieces
@@ -69,6 +70,9 @@ class Alone:
         if self._failed or not bool(loss.isfinite()):
             self._failed = True  # a run that left the numbers never comes back
             return
+        if getattr(self.optimizer, "wants_closure", False):
+            self.optimizer.step(lambda: self._evaluate(x, y))
+            return
         if hasattr(self.optimizer, "probe"):  # ours, and any other that wants the live loss
             self.optimizer.probe(loss)
         self.optimizer.zero_grad()
@@ -79,6 +83,14 @@ class Alone:
             if not self._without_curvature():
                 raise
             self._failed = True
+
+    def _evaluate(self, x: Tensor, y: Tensor) -> float:
+        """Compute the loss and its gradient once more, for an optimizer that asks for it."""
+        with torch.enable_grad(), forward(self.precision, self.device):
+            loss = self.problem.loss(self.network(x), y)
+            self.optimizer.zero_grad()
+            torch.autograd.backward(loss)
+        return float(loss)
 
     def _without_curvature(self) -> bool:
         """Tell whether there is no finite curvature to divide by: a failed run, not a fault."""

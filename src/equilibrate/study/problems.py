@@ -1,4 +1,4 @@
-"""The built-in problems: the deep auto-encoders of the paper's section 6.
+"""The built-in problems: the deep auto-encoders of the paper's section 6, and tasks of today.
 
 | name               | images                        | code layer       |
 | ------------------ | ----------------------------- | ---------------- |
@@ -9,9 +9,12 @@
 | curves             | 20,000 of the original file   | sigmoid          |
 | curves-linear      | the same                      | linear           |
 
-All train on the cross-entropy and report the squared error, both summed over the pixels, in batches
-of 200. Errors on the generated images must not stand beside published CURVES errors, so the name of
-their problem says 'CURVES-like'.
+All of these train on the cross-entropy and report the squared error, both summed over the pixels,
+in batches of 200. Errors on the generated images must not stand beside published CURVES errors, so
+the name of their problem says 'CURVES-like'.
+
+The others are neural fields (`fields.problems`: image-64-sine and the like), `decays` (an ODE with
+rates from 1e-3 to 1e3) and `characters` (a small transformer on generated text).
 """
 
 from collections.abc import Callable, Sequence
@@ -28,8 +31,11 @@ from equilibrate.study.autoencoder import (
     cross_entropy,
     squared_error,
 )
+from equilibrate.study.characters import characters_problem
 from equilibrate.study.curves import curves_like_images
+from equilibrate.study.decays import decays_problem
 from equilibrate.study.digs3pts import digs3pts_images
+from equilibrate.study.fields.problems import FIELDS
 from equilibrate.study.mnist import mnist_images
 from equilibrate.study.problem import Problem
 
@@ -72,11 +78,20 @@ def _generated(_folder: Path | None) -> Tensor:
     return curves_like_images(_CURVES_LIKE, seed=0)
 
 
+def generated_curves(instance: int) -> Problem:
+    """The auto-encoder of another set of CURVES-like images; instance 0 is `curves-like`."""
+
+    def images(_folder: Path | None) -> Tensor:
+        return curves_like_images(_CURVES_LIKE, seed=instance)
+
+    return reconstruction(f"CURVES-like #{instance}", CURVES_SIZES, images, "sigmoid", None)
+
+
 _MNIST = partial(reconstruction, "MNIST", MNIST_SIZES, mnist_images)
 _LIKE = partial(reconstruction, "CURVES-like", CURVES_SIZES, _generated)
 _CURVES = partial(reconstruction, "CURVES", CURVES_SIZES, digs3pts_images)
 
-BUILT_IN: dict[str, Callable[[Path | None], Problem]] = {
+AUTOENCODERS: dict[str, Callable[[Path | None], Problem]] = {
     "mnist": partial(_MNIST, "sigmoid"),
     "mnist-linear": partial(_MNIST, "linear"),
     "curves-like": partial(_LIKE, "sigmoid"),
@@ -84,4 +99,12 @@ BUILT_IN: dict[str, Callable[[Path | None], Problem]] = {
     "curves": partial(_CURVES, "sigmoid"),
     "curves-linear": partial(_CURVES, "linear"),
 }
-"""By name; called with the data folder, or None for the usual places."""
+"""The paper's own, by name; called with the data folder, or None for the usual places."""
+
+BUILT_IN: dict[str, Callable[[Path | None], Problem]] = {
+    **AUTOENCODERS,
+    **FIELDS,
+    "decays": lambda folder: decays_problem(),
+    "characters": lambda folder: characters_problem(),
+}
+"""All, by name; called as those."""

@@ -56,6 +56,7 @@ class StackedCurvature(StackedOptimizer):
         ]
         self._sizes = lr.new_tensor([p[0].numel() for p in self.parameters])
         self._decays = any(s.get("weight_decay") for s in self.settings)
+        self._limited = any(s["update_limit"] is not None for s in self.settings)
         self._fold_all = fused(_folding(self.kind), self.device)
         signs = self.switches["distribution"] == "rademacher" and self.device.type == "cuda"
         self._words = SignWords(self.parameters) if signs else None
@@ -153,6 +154,7 @@ class StackedCurvature(StackedOptimizer):
                 "lr": self._derived["lr"],
                 "momentum": self._derived["momentum"],
                 "weight_decay": self._derived["weight_decay"] if self._decays else None,
+                "update_limit": self._derived["update_limit"] if self._limited else None,
                 "nesterov": self.switches["nesterov"],
                 "maximize": self.switches["maximize"],
             },

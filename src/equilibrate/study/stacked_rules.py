@@ -1,6 +1,7 @@
 """Which optimizer classes can train many trials at once, and what each needs for it."""
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -57,7 +58,16 @@ def _adagrad(numbers: Numbers, step: Tensor) -> Numbers:
 
 
 _CURVATURE = Rule(
-    numbers=("lr", "damping", "decay", "momentum", "weight_decay", "seed", "warmup_probes"),
+    numbers=(
+        "lr",
+        "damping",
+        "decay",
+        "momentum",
+        "weight_decay",
+        "seed",
+        "warmup_probes",
+        "update_limit",
+    ),
     switches=("damping_kind", "probe_every", "distribution", "nesterov", "maximize"),
 )
 _ADAM_NUMBERS = ("lr", "beta1", "beta2", "eps", "weight_decay")
@@ -136,14 +146,17 @@ def why_not_stacked(optimizer: type[Optimizer], settings: Mapping[str, Any]) -> 
     return None
 
 
+_NONE = {"decay": 1.0, "update_limit": math.inf}  # forgets nothing, limits nothing
+
+
 def per_trial(rule: Rule, settings: Sequence[Mapping[str, Any]], device: torch.device) -> Numbers:
-    """Return the numbers of a rule as tensors, one entry a trial; a decay of None forgets nothing.
+    """Return the numbers of a rule as tensors, one entry a trial; None as the number that it means.
 
     In double precision, as Python's own: they are rounded once, where they meet the parameters.
     """
     return {
         name: torch.tensor(
-            [1.0 if s[name] is None else float(s[name]) for s in settings],
+            [_NONE[name] if s[name] is None else float(s[name]) for s in settings],
             dtype=torch.float64,
             device=device,
         )

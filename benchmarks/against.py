@@ -1,0 +1,115 @@
+"""What an iteration costs with ESGD and with everything a user might take instead.
+
+    python -m benchmarks.against --device cpu
+    python -m benchmarks.against --device cuda --out FOLDER
+
+All train the same model side by side in one run, in blocks of 20 iterations (one probe at equal
+frequency), in turn. Prints the table of `benchmarks.table`; the records go to FOLDER/against.jsonl.
+"""
+
+import argparse
+import gc
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.captured import Captured
+from benchmarks.measure import interleaved, peak, record, records, timed, where
+from benchmarks.models import MODELS, Problem
+from benchmarks.rivals import EVERY, RIVALS, SLOW, Plain, Rival, _esgd, _torch
+from benchmarks.table import against
+
+CAPTURED = [
+    Rival("SGD, captured", _torch(torch.optim.SGD)),
+    Rival("AdamW, fused, captured", _torch(torch.optim.AdamW, fused=True, capturable=True)),
+    Rival("ESGD, fused, captured", _esgd(fused=True, capturable=True)),
+]
+
+
+def start(rival: Rival, build: Any, device: torch.device, small: bool) -> tuple[Any, int, Problem]:
+    """Return a loop that has made one block of iterations, its peak memory and its problem."""
+    torch.manual_seed(0)
+    peaked = peak(device)
+    problem = build(device, small)
+    loop: Any = rival.start(problem)
+    if rival in CAPTURED:
+        loop = Captured(loop)
+    for _ in range(2):
+        loop.block() if rival in CAPTURED else [loop.iterate() for _ in range(3)]
+    return loop, peaked(), problem
+
+
+def measure(
+    model: str,
+    rivals: list[Rival],
+    device: torch.device,
+    small: bool,
+    seconds: float,
+    path: Path,
+    leave_out: tuple[str, ...] = (),
+) -> None:
+    """Time one model with all rivals; whoever cannot start is recorded with the reason."""
+    common = {"benchmark": "against", "model": model, "small": small, **where(device)}
+    loops: dict[str, Plain] = {}
+    about: dict[str, dict[str, Any]] = {}
+    for rival in rivals:
+        try:
+            loop, most, problem = start(rival, MODELS[model], device, small)
+            once = timed(loop.block, device)
+            about[rival.name] = {
+                "peak": most,
+                "state": loop.state_bytes() / problem.count(),
+                "hessian": loop.hessian,
+                "parameters": problem.count(),
+            }
+            print(f"{model}: {rival.name}: {once / EVERY * 1e3:.3g} ms at first", flush=True)
+            loops[rival.name] = loop
+        except Exception as error:  # reported, and the others are measured
+            reason = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+            record(path, **common, method=rival.name, error=reason)
+            print(f"{model}: {rival.name} left out: {reason}", flush=True)
+            gc.collect()
+    found = interleaved({name: loop.block for name, loop in loops.items()}, device, seconds)
+    each = {name: [t / EVERY for t in times] for name, times in found.items()}
+    for name, times in each.items():
+        base = each["SGD, captured" if "captured" in name else "SGD"]
+        if name not in leave_out:
+            record(path, **common, method=name, times=times, base=base, **about[name])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
+    parser.add_argument("--methods", nargs="+", default=None, help="all, if not given")
+    parser.add_argument("--seconds", type=float, default=30.0, help="for each model")
+    parser.add_argument("--small", action="store_true", help="the small models, also on a GPU")
+    parser.add_argument("--out", type=Path, default=Path("out/speed"))
+    given = parser.parse_args()
+    device = torch.device(given.device)
+    torch.set_float32_matmul_precision("high")
+    path = given.out / "against.jsonl"
+    chosen = RIVALS + (CAPTURED if device.type == "cuda" else [])
+    rivals = [r for r in chosen if given.methods is None or r.name in given.methods]
+    slow = [r for r in SLOW if given.methods is None or r.name in given.methods]
+    small = given.small or device.type == "cpu"
+    for model in given.models:
+        measure(model, rivals, device, small, given.seconds, path)
+        _forget(device)
+        print(against([r for r in records(path) if r["model"] == model]), flush=True)
+    for model in given.models if slow else []:
+        both = [RIVALS[0], *slow]
+        measure(model, both, device, small, given.seconds / 4, path, leave_out=("SGD",))
+        _forget(device)
+    print(against(records(path)), flush=True)
+
+
+def _forget(device: torch.device) -> None:
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+
+
+if __name__ == "__main__":
+    main()

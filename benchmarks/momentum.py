@@ -1,0 +1,129 @@
+"""What ESGD needs so that momentum is stable: a limit, a ramp, a learning rate, side by side.
+
+    python -m benchmarks.momentum --device cuda --data FOLDER --out RECORDS
+    python -m benchmarks.momentum --problems image-64-relu --rates 0.02 0.05 0.1 0.2 --out RECORDS
+    python -m benchmarks.momentum --out RECORDS --table
+
+Nesterov's momentum 0.9, everything else as shipped: every learning rate with every `update_limit`
+and every ramp, and the same learning rates without momentum. All trials of a problem train in one
+stack; the table shows the median over seeds and how many of them failed.
+"""
+
+import argparse
+import itertools
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from equilibrate.optim import ESGD
+from equilibrate.paper.studies import AT_ONCE
+from equilibrate.study.journal import read_records
+from equilibrate.study.methods import Method
+from equilibrate.study.outcome import final_error
+from equilibrate.study.problem import Problem
+from equilibrate.study.problems import BUILT_IN
+from equilibrate.study.stack import Stack
+from equilibrate.study.study import run_study
+from equilibrate.study.trial import Trial
+
+ESGD_METHOD = Method("esgd", ESGD, {})
+RATES = (0.005, 0.01, 0.02, 0.03, 0.05)
+LIMITS = (None, 1.0, 0.3, 0.1, 0.03)
+RAMPS = ("constant", "ramp:3000")
+FAILED = 0.2  # of the error at the start, or more: a dead network, whose output is constant
+
+
+def settings(rates: Sequence[float]) -> list[dict]:
+    """Return the settings of every trial of one seed."""
+    nesterov = {"momentum": 0.9, "nesterov": True}
+    with_momentum = [
+        {"lr": lr, "update_limit": limit, "lr_schedule": ramp, **nesterov}
+        for lr, limit, ramp in itertools.product(rates, LIMITS, RAMPS)
+    ]
+    return [{"lr": lr} for lr in rates] + with_momentum
+
+
+def train(problem: Problem, folder: Path, given: argparse.Namespace) -> None:
+    """Train and record what is missing."""
+    device, epochs = torch.device(given.device), given.epochs
+    precision = "tf32" if device.type == "cuda" else "float32"
+    trials = [
+        Trial(problem.name, problem.fingerprint, "esgd", own, seed, problem.batch_size, epochs,
+              precision)
+        for seed in range(given.seeds) for own in settings(given.rates)
+    ]  # fmt: skip
+    shown = [0.0]
+
+    def report(moment) -> None:
+        if moment.done - shown[0] > moment.total / 50:
+            shown[0] = moment.done
+            print(f"{problem.name}: {moment.done / moment.total:.0%}", flush=True)
+
+    run_study(
+        problem,
+        trials,
+        folder,
+        make_trainer=lambda members: Stack(problem, ESGD_METHOD, members, device),
+        together=lambda members: [
+            members[k : k + AT_ONCE] for k in range(0, len(members), AT_ONCE)
+        ],
+        evaluate_every=epochs / 10,
+        report=report,
+        device=device,
+        mixed=True,
+    )
+
+
+def table(folder: Path, rates: Sequence[float]) -> list[str]:
+    """Return a table of the records: limits and ramps down, learning rates across."""
+    found: dict[tuple, list[tuple[float, bool]]] = {}
+    for record in read_records(folder).values():
+        own = record["settings"]
+        row = "no momentum" if "momentum" not in own else _row(own)
+        end, start = final_error(record), record["curve"]["error"][0]
+        found.setdefault((row, own["lr"]), []).append((end, end > FAILED * start))
+    rows = ["no momentum", *(_row(own) for own in settings(rates) if "momentum" in own)]
+    lines = [f"| | {' | '.join(f'lr {lr:g}' for lr in rates)} |", "| --- " * (1 + len(rates)) + "|"]
+    for row in dict.fromkeys(rows):
+        cells = [_cell(found.get((row, lr), [])) for lr in rates]
+        lines.append(f"| {row} | {' | '.join(cells)} |")
+    return lines
+
+
+def _row(own: dict) -> str:
+    limit = "no limit" if own["update_limit"] is None else f"limit {own['update_limit']:g}"
+    return limit if own["lr_schedule"] == "constant" else f"{limit}, ramp"
+
+
+def _cell(ends: list[tuple[float, bool]]) -> str:
+    if not ends:
+        return "-"
+    failed = sum(failed for _, failed in ends)
+    return f"{statistics.median(error for error, _ in ends):.3g}" + (
+        f" ({failed} of {len(ends)} failed)" if failed else ""
+    )
+
+
+def main() -> None:
+    """Train what is missing and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--problems", nargs="+", default=["mnist", "curves-like"])
+    parser.add_argument("--rates", nargs="+", type=float, default=list(RATES))
+    parser.add_argument("--epochs", type=int, default=100)
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--table", action="store_true", help="read the records, train nothing")
+    given = parser.parse_args()
+    for name in given.problems:
+        problem, folder = BUILT_IN[name](given.data), given.out / name
+        if not given.table:
+            train(problem, folder, given)
+        print(f"\n{problem.name}\n\n" + "\n".join(table(folder, given.rates)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""Folding into many diagonals at once on a GPU, in one pass: `kernels.fold` for any dtypes.
+
+The signature is that of folding one tensor after the other (`optim.device_numbers`).
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from types import ModuleType
+
+import torch
+from torch import Tensor
+
+from equilibrate.diagonals import equilibration
+
+
+def fold(
+    kind: ModuleType,
+    diagonals: Sequence[Tensor],
+    products: Sequence[Tensor],
+    old: Tensor,
+    new: Tensor,
+    fine: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Fold products into diagonals laid out alike; return sums of |D| and counts of D != 0."""
+    from equilibrate.kernels.fold import fold as kernel
+
+    totals, counts = torch.zeros_like(old), torch.zeros_like(old, dtype=torch.int64)
+    places: dict[torch.dtype, list[int]] = defaultdict(list)
+    for i, d in enumerate(diagonals):
+        if d.numel():
+            places[d.dtype].append(i)
+    for chosen in places.values():
+        whole = len(chosen) == len(diagonals)
+        total, count = kernel(
+            [diagonals[i] for i in chosen],
+            [products[i] for i in chosen],
+            old if whole else torch.stack([old[i] for i in chosen]),
+            new if whole else torch.stack([new[i] for i in chosen]),
+            fine,
+            roots=kind is equilibration,
+        )
+        if whole:
+            return total, count
+        torch._foreach_copy_([totals[i] for i in chosen], list(total.unbind()))
+        torch._foreach_copy_([counts[i] for i in chosen], list(count.unbind()))
+    return totals, counts

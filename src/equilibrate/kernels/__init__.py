@@ -1,0 +1,1 @@
+"""Triton kernels over many tensors in one launch; imported where `fused=True` asks for them."""

@@ -1,0 +1,116 @@
+"""Many tensors in one launch: which block belongs to which tensor, and where the tensors lie.
+
+Every tensor is cut into blocks of equal length; a program takes one block. Two small tables on the
+device tell it what to do: the *plan* (block -> tensor, place), which follows from the sizes alone,
+and the *addresses*. A table of addresses is written by a kernel whose arguments they are. So
+nothing is copied from the host, and inside a captured graph the addresses are part of the graph.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from equilibrate.kernels.capture import capturing
+
+BLOCK = 4096
+_AT_ONCE = 64  # addresses written by one launch
+
+TYPES = {
+    torch.float64: tl.float64,
+    torch.float32: tl.float32,
+    torch.bfloat16: tl.bfloat16,
+    torch.float16: tl.float16,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Which tensor a block belongs to, its place there, and the sizes: three tables on a device."""
+
+    owner: Tensor
+    place: Tensor
+    size: Tensor
+    first: Tensor  # the number of each tensor's first block, and the number of blocks at the end
+
+    @property
+    def blocks(self) -> int:
+        """Return the number of blocks, which is the size of a launch."""
+        return self.owner.numel()
+
+
+_in_graphs: set[Any] = set()
+
+
+def keep(held: Any, device: torch.device) -> Any:
+    """Return something remembered; what a graph refers to is kept for good."""
+    if capturing(device):
+        _in_graphs.add(held)
+    return held
+
+
+def plan(sizes: tuple[int, ...], device: torch.device) -> Plan:
+    """Return the plan for tensors of these sizes; made once, outside any captured graph."""
+    made: Plan = keep(_plan(sizes, device), device)
+    return made
+
+
+@lru_cache(maxsize=64)
+def _plan(sizes: tuple[int, ...], device: torch.device, block: int = BLOCK) -> Plan:
+    if capturing(device):
+        raise RuntimeError(
+            "This step's tensors were not seen before the capture. Make a few ordinary iterations, "
+            "a probing one among them, before capturing a graph."
+        )
+    size = torch.tensor(sizes, dtype=torch.int64)
+    counts = (size + block - 1) // block
+    first = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+    owner = torch.repeat_interleave(torch.arange(len(sizes)), counts)
+    place = torch.arange(len(owner)) - first[owner]
+    return Plan(owner.to(device), place.to(device), size.to(device), first.to(device))
+
+
+def addresses(tensors: Sequence[Tensor]) -> Tensor:
+    """Return a table of the addresses of tensors on one device, as 64-bit integers."""
+    numbers, device = tuple(t.data_ptr() for t in tensors), tensors[0].device
+    if capturing(device):  # the table must live, and be written, with the graph
+        return _written(numbers, device)
+    return _remembered(numbers, device)
+
+
+def aligned(tensors: Sequence[Tensor]) -> bool:
+    """Tell whether every tensor begins at a multiple of 16 bytes: then loads may be that wide."""
+    return all(t.data_ptr() % 16 == 0 for t in tensors)
+
+
+def _written(numbers: tuple[int, ...], device: torch.device) -> Tensor:
+    """Write a new table, a fixed number of addresses a launch: one kernel serves all lengths."""
+    launches = -(-len(numbers) // _AT_ONCE)
+    padded = numbers + numbers[-1:] * (launches * _AT_ONCE - len(numbers))
+    table = torch.empty(len(padded), dtype=torch.int64, device=device)
+    for start in range(0, len(padded), _AT_ONCE):
+        _write[(1,)](table[start:], padded[start : start + _AT_ONCE])
+    return table
+
+
+_remembered = lru_cache(maxsize=32)(_written)
+
+
+@triton.jit
+def _write(table, numbers):
+    for i in tl.static_range(len(numbers)):
+        tl.store(table + i, numbers[i])
+
+
+@triton.jit
+def at(entry, TYPE: tl.constexpr, ALIGNED: tl.constexpr):
+    """Return the address in a table's entry as a pointer."""
+    pointer = tl.load(entry).to(tl.pointer_type(TYPE))
+    if ALIGNED:
+        pointer = tl.multiple_of(pointer, 16)
+    return pointer

@@ -1,0 +1,171 @@
+"""The optimizer's numbers on the device: for steps that are captured, or must not wait.
+
+Usually what is counted and summed up for a parameter are plain numbers (`optim.state`). With
+`capturable=True`, or `fused=True` on a GPU, they are tensors of one element on the parameter's
+device from the first step on, under the same names. A number becomes a tensor only once its
+parameter has been measured, so that being a tensor says so.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from equilibrate.kernels.capture import capturing, number, numbers
+from equilibrate.optim.damping import noise_level
+from equilibrate.optim.state import State
+from equilibrate.rules.fused import in_one_order
+
+Group = dict[str, Any]
+
+OF_PARAMETER = {
+    "step": torch.float32,
+    "probes": torch.int64,
+    "weight": torch.float64,
+    "probed_at": torch.float32,
+    "scale": torch.float64,
+    "unseen": torch.int64,
+}
+OF_GROUP = {"probe_index": torch.int64, "dropped_probes": torch.int64, "mean_scale": torch.float64}
+
+_FIRST_IN_CAPTURE = (
+    "A parameter is measured for the first time, or was just loaded, inside a captured graph. Make "
+    "a few ordinary iterations, a probing one among them, before capturing."
+)
+
+
+def to_device(held: dict[str, Any], names: Mapping[str, torch.dtype], device: Any) -> None:
+    """Turn plain numbers into tensors on a device, in place."""
+    for name, dtype in names.items():
+        value = held[name]
+        if not isinstance(value, Tensor) or value.device != device or value.dtype != dtype:
+            if capturing(device):
+                raise RuntimeError(_FIRST_IN_CAPTURE)
+            held[name] = torch.as_tensor(value, dtype=dtype).to(device, copy=True)
+
+
+def to_host(held: dict[str, Any], names: Mapping[str, torch.dtype]) -> None:
+    """Turn tensors back into plain numbers, in place; the step stays a tensor, as torch has it."""
+    for name in names:
+        value = held[name]
+        if isinstance(value, Tensor) and name != "step":
+            if capturing(value.device):
+                raise RuntimeError(_FIRST_IN_CAPTURE)
+            held[name] = int(value) if name == "probed_at" else value.item()
+    if "step" in names:
+        held["step"] = held["step"].cpu()
+
+
+def column(states: Sequence[State], name: str) -> Tensor:
+    """Return one number of several states, side by side."""
+    return torch.stack([state[name] for state in states])
+
+
+def write(states: Sequence[State], **columns: Tensor) -> None:
+    """Put numbers back into the states they belong to."""
+    for name, values in columns.items():
+        kept = [state[name] for state in states]
+        torch._foreach_copy_(kept, list(values.to(kept[0].dtype).unbind()))
+
+
+def all_fine(tensors: Sequence[Tensor]) -> Tensor:
+    """Return, on the device, whether every element is finite; sums that overflow count as not."""
+    held = [t for t in tensors if t.numel()]
+    if not held:
+        return number(True, tensors[0].device, torch.bool)
+    sums = torch._foreach_norm(held, 1)
+    return torch.stack([s.double() for s in sums]).isfinite().all()
+
+
+def fold(
+    kind: ModuleType,
+    contributions: Mapping[Tensor, Tensor],
+    states: Mapping[Tensor, State],
+    decay: float | None,
+    fine: Tensor,
+    kernel: Any = None,
+) -> None:
+    """Average one product into the diagonals of a group, where `fine`, and renew the numbers."""
+    found = [states[p] for p in contributions]
+    step, weight = column(found, "step"), column(found, "weight")
+    elapsed = (step - column(found, "probed_at")).double()
+    kept = weight if decay is None else weight * decay**elapsed
+    grown = kept + 1.0
+    diagonals = [state["diagonal"] for state in found]
+    products = [_like(c, d) for c, d in zip(contributions.values(), diagonals, strict=True)]
+    run: Any = kernel or _fold_each
+    totals, seen = run(kind, diagonals, products, *kind.shares(grown), fine)
+    sizes = numbers([d.numel() for d in diagonals], fine.device)
+    write(
+        found,
+        weight=torch.where(fine, grown, weight),
+        probes=column(found, "probes") + fine,
+        probed_at=torch.where(fine, step, column(found, "probed_at")),
+        scale=totals / seen.clamp_min(1),
+        unseen=sizes - seen,
+    )
+
+
+def _like(contribution: Tensor, diagonal: Tensor) -> Tensor:
+    """Return a product in the dtype and the memory order of the diagonal it enters."""
+    if contribution.dtype == diagonal.dtype and in_one_order((contribution, diagonal)):
+        return contribution
+    return torch.empty_like(diagonal).copy_(contribution)
+
+
+def _fold_each(
+    kind: ModuleType,
+    diagonals: Sequence[Tensor],
+    products: Sequence[Tensor],
+    old: Tensor,
+    new: Tensor,
+    fine: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Fold one tensor after the other; return the sums of their sizes and what is not zero."""
+    old, new = torch.where(fine, old, 1.0), torch.where(fine, new, 0.0)
+    for d, product, a, b in zip(diagonals, products, old.unbind(), new.unbind(), strict=True):
+        kind.mix_(d, torch.where(fine, product, 0.0), a, b)
+    sizes = [kind.magnitude(d) for d in diagonals]
+    totals = [d.sum(dtype=torch.float64) for d in sizes]
+    return torch.stack(totals), torch.stack([d.count_nonzero() for d in sizes])
+
+
+def mean_scale(states: Mapping[Tensor, State]) -> Tensor:
+    """Return the mean diagonal over all elements whose curvature was ever seen; zero if none."""
+    found = list(states.values())
+    device = found[0]["scale"].device
+    seen = numbers([p.numel() for p in states], device) - column(found, "unseen")
+    return (column(found, "scale") * seen).sum() / seen.sum().clamp_min(1)
+
+
+class Damped:
+    """Damping and fill of a group's tensors on the device, kept at one place for captured graphs.
+
+    As `optim.damping`, with tensors: renewed in place by every fold, read by every step.
+    """
+
+    def __init__(self, parameters: Sequence[Tensor], states: Mapping[Tensor, State]) -> None:
+        """Make room for the numbers of these parameters."""
+        device = parameters[0].device
+        if capturing(device):
+            raise RuntimeError(_FIRST_IN_CAPTURE)
+        self.asked: Any = None  # what it was made for
+        self.parameters = list(parameters)
+        levels = [noise_level(states[p]) for p in parameters]
+        self._noise = numbers(levels, device)
+        self.damping = torch.zeros(len(levels), dtype=torch.float64, device=device)
+        self.fill = torch.zeros_like(self.damping)
+
+    def renew(self, group: Group, states: Mapping[Tensor, State]) -> None:
+        """Compute the numbers from what was last folded."""
+        if group["damping_kind"] == "absolute":
+            self.damping.fill_(group["damping"])
+            self.fill.zero_()
+            return
+        found, share = [states[p] for p in self.parameters], group["damping"]
+        own, mean = column(found, "scale"), group["mean_scale"]
+        clear = own > self._noise * mean
+        self.damping.copy_(torch.where(clear, share * own, share * mean + mean))
+        self.fill.copy_(torch.where(clear & (column(found, "unseen") > 0), own, 0.0))

@@ -1,0 +1,110 @@
+"""Measuring for row-and-column equilibration: the same products, with vectors scaled beforehand.
+
+d stands on both sides of d_i = E[(H D^-1/2 v)_i^2], so a probe takes its vector through the present
+D^-1/2, and the warm-up approaches d in rounds instead of averaging all its vectors alike: from
+d = E[(H v)^2], which undoes any bad scaling of the parameters up to a common factor, by
+
+    d <- sqrt(d E[(H D^-1/2 v)^2]),
+
+which is rid of the factor after one round and halves what else is wrong (`exact.row_column`). The
+warm-up's vectors are shared among the rounds: the cost is that of row equilibration.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from equilibrate.diagonals import row_column
+from equilibrate.distributed import local
+from equilibrate.optim.damping import damping_and_fill
+from equilibrate.optim.live_loss import LiveLoss
+from equilibrate.optim.measuring import Hessian
+from equilibrate.optim.moving import CurvatureOptimizer
+from equilibrate.optim.state import summarise
+from equilibrate.rules.reference import denominator
+
+ROUNDS = 4
+LEAST = 4  # vectors in a round: E[1/d] is infinite at one or two
+
+_NOT_HERE = (
+    'scaling="row-column" multiplies H with vectors of its own choice, so products measured '
+    "elsewhere cannot be used: call optimizer.probe(loss) in every iteration instead of observe."
+)
+
+
+class RowColumn(CurvatureOptimizer):
+    """An optimizer that can equilibrate rows and columns: where `_kind` is `row_column`."""
+
+    _roots: dict[Tensor, Any]  # D^-1/2 during a round of the warm-up, which changes d meanwhile
+
+    def _forget_volatile(self) -> None:
+        super()._forget_volatile()
+        self._roots = {}
+
+    def calibrate(self, losses: Iterable[Tensor]) -> int:
+        """Measure without stepping, as `Measuring.calibrate`; after a warm-up on the first loss."""
+        rest = iter(losses)
+        first = next(rest, None)
+        if first is None:
+            return super().calibrate([])
+        if self._kind is row_column and not self._pending:
+            warm = {p: g["warmup_probes"] for p, g in self._groups().items()}
+            fresh = {p: warm[p] for p in self._unmeasured()}
+            self._warm_up(LiveLoss(first, self._trainable()), fresh)
+        return super().calibrate(chain([first], rest))
+
+    def observe(self, vectors: Sequence[Tensor | None], products: Sequence[Tensor | None]) -> None:
+        """Add products computed elsewhere, as `Measuring.observe`; not for rows and columns."""
+        if self._kind is row_column:
+            raise ValueError(_NOT_HERE)
+        super().observe(vectors, products)
+
+    def _draw(self) -> list[Tensor]:
+        """Draw this probe's vector, and scale it by D^-1/2 where columns are equilibrated too."""
+        vectors = super()._draw()
+        if self._kind is row_column:
+            for parameter, vector in zip(self._trainable(), vectors, strict=True):
+                if parameter in self._roots:
+                    local(vector).mul_(self._roots[parameter])
+                elif self._measured(parameter):
+                    local(vector).mul_(self._inverse_root(parameter))
+        return vectors
+
+    def _warm_up(self, hessian: Hessian, fresh: dict[Tensor, int]) -> None:
+        """Fold the warm-up's vectors: all alike, or in rounds that approach d."""
+        if self._kind is not row_column:
+            super()._warm_up(hessian, fresh)
+            return
+        rounds = ROUNDS if min(fresh.values(), default=0) >= ROUNDS * LEAST else 1
+        counts = {p: count // rounds for p, count in fresh.items()}
+        for number in range(rounds if fresh else 0):
+            known = [p for p in fresh if self._measured(p)] if number else []
+            self._roots = dict.fromkeys(fresh, 1.0) | {p: self._inverse_root(p) for p in known}
+            before = {p: local(self.state[p]["diagonal"]).clone() for p in known}
+            for parameter in known:
+                self.state[parameter]["weight"] = 0.0  # this round's mean alone
+            super()._warm_up(hessian, counts)
+            if rounds == 1:  # too few for rounds: sqrt(E[(H v)^2]), which has the unit of H
+                before = {p: torch.ones_like(local(p)) for p in fresh if self._measured(p)}
+            self._meet_halfway(before)
+        self._roots = {}
+        self._warmed = list(dict.fromkeys(self._warmed))
+        for parameter in fresh:
+            if self._measured(parameter):
+                self.state[parameter]["weight"] = float(fresh[parameter])
+
+    def _meet_halfway(self, before: dict[Tensor, Tensor]) -> None:
+        """Put the geometric mean of the earlier and the new d in its place."""
+        for parameter, earlier in before.items():
+            local(self.state[parameter]["diagonal"]).mul_(earlier).sqrt_()
+        summarise(row_column, [self.state[p] for p in before])
+        self._renew_mean()
+
+    def _inverse_root(self, parameter: Tensor) -> Tensor:
+        """Return D^-1/2 of one tensor, damped as a step is."""
+        group = self._groups()[parameter]
+        (damping,), (fill,) = damping_and_fill(group, [parameter], self.state)
+        return denominator(local(self.state[parameter]["diagonal"]), damping, fill).rsqrt()

@@ -1,0 +1,146 @@
+"""The optimizer with its numbers on the device, from the first step on (`device_numbers`).
+
+The first measurement of a parameter is made with plain numbers; then they settle on the device.
+From there on a step, probing or not, waits for nothing, and may be captured in a CUDA graph.
+"""
+
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from equilibrate.diagonals import fused as fused_fold
+from equilibrate.distributed import is_sharded
+from equilibrate.kernels.capture import capturing, number
+from equilibrate.optim import device_numbers
+from equilibrate.optim.agreeing import Agreeing
+from equilibrate.optim.device_numbers import OF_GROUP, OF_PARAMETER, Damped, to_device, to_host
+from equilibrate.optim.warn import warn_user
+
+_DROPPED = (
+    "{} curvature products were not finite and were dropped; the diagonal kept what it was (see "
+    "param_groups[0]['dropped_probes']). If the loss is finite, the second derivative overflows: "
+    "lower the learning rate or look for a division by zero."
+)
+_NOT_CAPTURABLE = (
+    "This step is being captured in a CUDA graph, and the optimizer was not made for that. Build "
+    "it with capturable=True, and make a few ordinary iterations before the capture."
+)
+_SCALED = (
+    "GradScaler decides on the host whether to step, so its step cannot be captured in a CUDA "
+    "graph. Train in bfloat16, which needs no scaler."
+)
+_ONE_DEVICE = (
+    "fused=True and capturable=True keep their numbers on the parameters' device, and {}. Leave "
+    "both out; foreach, the default, takes such parameters."
+)
+
+
+class Settling(Agreeing):
+    """An optimizer whose numbers may live on the device."""
+
+    _kind: ClassVar[ModuleType]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return torch's state dict; tells of products that were dropped since the last call."""
+        self._report_dropped()
+        kept: dict[str, Any] = super().state_dict()
+        return kept
+
+    def _measured(self, parameter: Tensor) -> bool:
+        """Tell whether a parameter was ever measured; asked in every step, so without waiting."""
+        probes = self.state.get(parameter, {}).get("probes", 0)
+        return isinstance(probes, Tensor) or probes > 0
+
+    def _refuse_capture(self) -> None:
+        """Raise in a capture that was not announced: a graph would repeat what the host decided."""
+        if not capturing(self._all()[0].device):
+            return
+        if not any(group["capturable"] for group in self.param_groups):
+            raise RuntimeError(_NOT_CAPTURABLE)
+        if getattr(self, "found_inf", None) is not None:
+            raise RuntimeError(_SCALED)
+
+    def _on_device(self) -> bool:
+        return any(group["capturable"] or group["fused"] for group in self.param_groups)
+
+    def _settle(self) -> None:
+        """Turn the numbers of all that was measured into tensors, where the groups ask for it."""
+        if self._settled or not self._on_device():
+            return
+        parameters = self._all()
+        if any(map(is_sharded, parameters)):
+            raise RuntimeError(_ONE_DEVICE.format("these parameters are sharded"))
+        if len({p.device for p in parameters}) > 1:
+            raise RuntimeError(_ONE_DEVICE.format("these parameters lie on several devices"))
+        for parameter in parameters:
+            if self._measured(parameter):
+                to_device(self.state[parameter], OF_PARAMETER, parameter.device)
+        for group in self.param_groups:
+            to_device(group, OF_GROUP, parameters[0].device)
+        self._damped, self._settled = {}, True
+
+    def _unsettle(self) -> None:
+        """Turn them into plain numbers again: something is measured for the first time."""
+        for parameter in self._all():
+            if parameter in self.state:
+                to_host(self.state[parameter], OF_PARAMETER)
+        for group in self.param_groups:
+            to_host(group, OF_GROUP)
+        self._settled = False
+
+    def _fold_on_device(self, contributions: Mapping[Tensor, Tensor]) -> None:
+        """Fold one vector's contributions where all are finite; count them as dropped elsewhere."""
+        fine = device_numbers.all_fine(list(contributions.values()))
+        for group in self.param_groups:
+            own = {p: contributions[p] for p in group["params"] if p in contributions}
+            kernel = fused_fold.fold if group["fused"] and fine.is_cuda else None
+            if own:
+                device_numbers.fold(self._kind, own, self.state, group["decay"], fine, kernel)
+            group["probe_index"].add_(1)
+            group["dropped_probes"].add_(~fine)
+        self._renew_on_device()
+
+    def _renew_on_device(self) -> None:
+        """Renew what depends on all diagonals: their mean, and with it the damping."""
+        states = {p: self.state[p] for p in self._all() if self._measured(p)}
+        mean = device_numbers.mean_scale(states)
+        for group in self.param_groups:
+            group["mean_scale"].copy_(mean)
+        for i, damped in self._damped.items():
+            damped.renew(self.param_groups[i], self.state)
+
+    def _damping_on_device(self, place: int, parameters: list[Tensor]) -> Damped:
+        """Return damping and fill of a group's tensors; made anew where the group has changed."""
+        group = self.param_groups[place]
+        asked = (group["damping"], group["damping_kind"], list(map(id, parameters)))
+        if place not in self._damped or self._damped[place].asked != asked:
+            made = Damped(parameters, self.state)
+            made.asked = asked
+            made.renew(group, self.state)
+            self._damped[place] = made
+        return self._damped[place]
+
+    def _numbers(self, place: int, parameters: list[Tensor]) -> dict[str, Any]:
+        """Return what an update rule takes besides the big tensors, all on the device."""
+        group, device = self.param_groups[place], parameters[0].device
+        damped, lr = self._damping_on_device(place, parameters), group["lr"]
+        there = isinstance(lr, Tensor) and lr.device == device
+        momentum, shrinks = group["momentum"], group["weight_decay"]
+        return {
+            "lr": lr.reshape(()) if there else number(float(lr), device),
+            "damping": damped.damping,
+            "fill": damped.fill,
+            "momentum": number(momentum, device) if momentum else None,
+            "weight_decay": number(shrinks, device) if shrinks else None,
+        }
+
+    def _report_dropped(self) -> None:
+        """Tell, where waiting does no harm, of products dropped on the device."""
+        if not self._settled:
+            return
+        dropped = int(self.param_groups[0]["dropped_probes"])
+        if dropped > self._told:
+            warn_user(_DROPPED.format(dropped - self._told))
+        self._told = dropped

@@ -1,0 +1,34 @@
+"""One gradient for the probe and for the step: `probe(loss, backward=True)`.
+
+A probe by double backward begins with the gradient, which `loss.backward()` then computes again: a
+quarter of a probe's cost. Where nothing but the parameters themselves waits for the gradient it can
+be handed on instead. Whoever else waits (hooks of parameters, other leaves than the optimizer's,
+other ranks) is served by an ordinary backward pass.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from equilibrate.curvature.graph import leaves
+
+
+def can_share(loss: Tensor, parameters: Sequence[Tensor]) -> bool:
+    """Tell whether handing gradients to these parameters is all that a backward pass would do."""
+    own = set(parameters)
+    hooked = any(p._backward_hooks or p._post_accumulate_grad_hooks for p in parameters)
+    return not hooked and all(leaf in own for leaf in leaves(loss))
+
+
+@torch.no_grad()
+def hand_on(parameters: Sequence[Tensor], gradients: Sequence[Tensor | None]) -> None:
+    """Add gradients to those of the parameters, as a backward pass does."""
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        if gradient is None:
+            continue
+        if parameter.grad is None:
+            # A copy: several parameters may have been given one and the same tensor.
+            parameter.grad = torch.empty_like(parameter).copy_(gradient)
+        else:
+            parameter.grad.add_(gradient)

@@ -1,0 +1,127 @@
+"""The update in one pass over memory: a Triton kernel on a GPU, compiled C++ on a CPU.
+
+On a GPU one launch moves all tensors of a kind, `kernels.update`. It walks through memory, so it
+takes tensors that are dense and whose gradient and state lie in the same order (channels-last as
+well as contiguous); any other tensor takes the way of `on_device`.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from equilibrate.rules import on_device
+
+_NO_COMPILER = (
+    "fused=True compiles the update for this machine, and that failed. On a CPU it needs a C++ "
+    "compiler (g++ or clang) on the PATH. Install one, or leave fused out."
+)
+_NO_TRITON = (
+    "fused=True on a GPU needs the package triton, which comes with torch's CUDA builds. Install "
+    "it (pip install triton), or leave fused out."
+)
+
+Rule = Callable[..., None]
+
+
+def step(
+    parameters: Sequence[Tensor],
+    gradients: Sequence[Tensor],
+    diagonals: Sequence[Tensor],
+    buffers: Sequence[Tensor] | None,
+    *,
+    damping: Tensor,
+    fill: Tensor,
+    **settings: Any,
+) -> None:
+    """Move every parameter in place, as `on_device.step` does; all on one device."""
+    for rule, places in _sorted(parameters, gradients, diagonals, buffers):
+        whole = len(places) == len(parameters)
+        taken = [_take(column, places) for column in (parameters, gradients, diagonals)]
+        rule(
+            *taken,
+            None if buffers is None else _take(buffers, places),
+            damping=damping if whole else torch.stack([damping[i] for i in places]),
+            fill=fill if whole else torch.stack([fill[i] for i in places]),
+            **settings,
+        )
+
+
+def _take(column: Sequence[Tensor], places: Sequence[int]) -> list[Tensor]:
+    return [column[i] for i in places]
+
+
+def _sorted(*columns: Sequence[Tensor] | None) -> list[tuple[Rule, list[int]]]:
+    """Return which rule moves which tensors; those of an empty shape need none."""
+    rows = zip(*(column for column in columns if column is not None), strict=True)
+    held = [(i, row) for i, row in enumerate(rows) if row[0].numel()]
+    chosen: dict[Any, list[int]] = defaultdict(list)
+    choose = _on_cpu if held and held[0][1][0].device.type == "cpu" else _on_gpu
+    for i, row in held:
+        chosen[choose(row)].append(i)
+    return [(key[0], places) for key, places in chosen.items()]
+
+
+def _on_gpu(row: Sequence[Tensor]) -> tuple[Any, ...]:
+    """The kernel takes tensors of one set of dtypes at once, where they lie in one order."""
+    if in_one_order(row):
+        return (triton_kernels().step, *(t.dtype for t in row))
+    return (on_device.step,)
+
+
+def _on_cpu(row: Sequence[Tensor]) -> tuple[Any, ...]:
+    """A compiled function loses what it writes into a double without dimensions (torch 2.13)."""
+    return (_run_compiled if row[0].dim() else on_device.step,)
+
+
+def in_one_order(tensors: Sequence[Tensor]) -> bool:
+    """Tell whether tensors of one shape fill their memory without gaps, in the same order.
+
+    Example:
+        >>> image = torch.zeros(2, 3, 4, 4)
+        >>> in_one_order([image, image.contiguous(memory_format=torch.channels_last)])
+        False
+        >>> in_one_order([image, torch.ones_like(image)])
+        True
+    """
+    first = tensors[0]
+    if all(t.is_contiguous() for t in tensors):
+        return True
+    return _dense(first) and all(t.stride() == first.stride() for t in tensors)
+
+
+def _dense(tensor: Tensor) -> bool:
+    """Tell whether the elements lie side by side, in whatever order."""
+    filled = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1 and stride != filled:
+            return False
+        filled *= size
+    return True
+
+
+def triton_kernels() -> Any:
+    """Return the kernels, or say what is missing."""
+    try:
+        from equilibrate.kernels import update
+    except ImportError as error:
+        raise RuntimeError(_NO_TRITON) from error
+    return update
+
+
+@lru_cache(maxsize=4)
+def compiled(backend: str = "inductor") -> Rule:
+    """Return `on_device.step` compiled: one pass for each tensor, whatever its layout."""
+    step: Rule = torch.compile(on_device.step, backend=backend, dynamic=False, fullgraph=True)
+    return step
+
+
+def _run_compiled(*tensors: Any, **settings: Any) -> None:
+    with torch._dynamo.config.patch(recompile_limit=64):  # another list is another graph
+        try:
+            compiled()(*tensors, **settings)
+        except torch._dynamo.exc.BackendCompilerFailed as error:
+            raise RuntimeError(_NO_COMPILER) from error

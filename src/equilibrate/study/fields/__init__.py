@@ -1,0 +1,1 @@
+"""Neural fields: a small network learns a function of place, here a picture or a distance."""

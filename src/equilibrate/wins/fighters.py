@@ -1,0 +1,61 @@
+"""Who fights, and with what: one learning rate each is searched, all else is as shipped.
+
+Every fighter's range is one decade to either side of a centre, written here before the first trial:
+the default or the usual learning rate of each. Nobody decays weights, for nothing here is
+regularised. All follow the schedule of the fight, but for L-BFGS, whose line search it would only
+mislead.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+
+from equilibrate.optim import ESGD
+from equilibrate.study.methods import Method
+from equilibrate.study.space import LogUniform
+from equilibrate.wins.lbfgs import LBFGS
+from equilibrate.wins.muon import MuonAdamW
+from equilibrate.wins.soap import soap
+
+OURS = "esgd"
+"""The fighter that the others are rivals of."""
+
+BASELINE = "adamw"
+"""The rival whose final error is the target that all are timed to."""
+
+
+def _method(
+    name: str, optimizer: type[Optimizer], centre: float, label: str, **fixed: Any
+) -> Method:
+    return Method(name, optimizer, {"lr": LogUniform(centre / 10, centre * 10)}, fixed, label)
+
+
+def _esgd(name: str, label: str, **fixed: Any) -> Method:
+    return _method(name, ESGD, 0.1, label, **fixed)
+
+
+_NESTEROV = {"momentum": 0.9, "nesterov": True}
+
+FIGHTERS: dict[str, Callable[[], Method]] = {
+    "esgd": lambda: _esgd("esgd", "ESGD + Nesterov", **_NESTEROV),
+    "esgd-plain": lambda: _esgd("esgd-plain", "ESGD, no momentum"),
+    "esgd-row-column": lambda: _esgd(
+        "esgd-row-column",
+        "ESGD + Nesterov, rows and columns, undamped",
+        scaling="row-column",
+        damping=0.0,
+        **_NESTEROV,
+    ),
+    "adamw": lambda: _method("adamw", torch.optim.AdamW, 1e-3, "AdamW", weight_decay=0.0),
+    "nadam": lambda: _method("nadam", torch.optim.NAdam, 1e-3, "NAdam"),
+    "rmsprop": lambda: _method("rmsprop", torch.optim.RMSprop, 1e-3, "RMSProp"),
+    "muon": lambda: _method("muon", MuonAdamW, 1e-3, "Muon + AdamW"),
+    "soap": lambda: _method("soap", soap(), 3e-3, "SOAP", weight_decay=0.0),
+    "lbfgs": lambda: _method("lbfgs", LBFGS, 1.0, "L-BFGS", lr_schedule="constant"),
+}
+"""By name; called, for a rival's package is imported only where that rival fights."""
+
+USUAL = ("esgd", "adamw", "nadam", "rmsprop", "muon", "soap")
+"""Who fights on a problem with noise."""

@@ -1,0 +1,111 @@
+"""The Triton kernels against the plain functions they replace.
+
+They run on a GPU; where triton is installed without one, TRITON_INTERPRET=1 runs them on the CPU:
+
+    TRITON_INTERPRET=1 python -m pytest tests/kernels
+"""
+
+import os
+
+import pytest
+import torch
+
+from equilibrate.curvature import draw_like
+from equilibrate.diagonals import equilibration, jacobi
+from equilibrate.rules import fused, on_device
+
+pytest.importorskip("triton")
+ON_GPU = torch.cuda.is_available()
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(
+        not ON_GPU and os.environ.get("TRITON_INTERPRET") != "1",
+        reason="needs a GPU, or the CPU as one",
+    ),
+]
+DEVICE = torch.device("cuda" if ON_GPU else "cpu")
+SHAPES = [(5, 3), (7,), (10_000,), (1,), (64,), (4096,), (4097,), *[(2,)] * 70]
+
+
+def _random(shape, dtype=torch.float32):
+    return torch.randn(shape, dtype=torch.float64).to(dtype).to(DEVICE)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(("seed", "probe"), [(0, 0), (3, 7), (2**62, 123_456), (-5, 1)])
+def test_signs_are_those_of_the_plain_function(dtype, seed, probe):
+    from equilibrate.curvature.fused import draw_signs
+
+    likes = [_random(shape, dtype) for shape in [*SHAPES[:7], (0,)]]
+    numbers = [2, 3, 5, 7, 11, 13, 14, 15]
+    for given in (probe, torch.tensor(probe, device=DEVICE)):
+        found = draw_signs(likes, numbers, seed=seed, probe=given)
+        for like, number, part in zip(likes, numbers, found, strict=True):
+            plain = draw_like("rademacher", like, seed=seed, probe=probe, parameter=number)
+            assert torch.equal(part, plain)
+            assert part.dtype == dtype
+
+
+@pytest.mark.parametrize("kind", [equilibration, jacobi], ids=lambda kind: kind.__name__[-8:])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_a_fold_is_the_plain_fold_and_sums_up(kind, dtype):
+    from equilibrate.diagonals.fused import fold
+
+    shapes = [*SHAPES, (0,)]
+    diagonals = [_random(s, dtype).abs() * (_random(s) > 0) for s in shapes]
+    products = [_random(s, dtype) * (_random(s) > 0) for s in shapes]
+    weights = torch.rand(len(shapes), dtype=torch.float64, device=DEVICE) * 3 + 1
+    own = [d.clone() for d in diagonals]
+    fine = torch.tensor(True, device=DEVICE)
+    totals, counts = fold(kind, own, products, *kind.shares(weights), fine)
+    for d, product, weight in zip(diagonals, products, weights.tolist(), strict=True):
+        kind.fold_(d, product, weight)
+    torch.testing.assert_close(own, diagonals, rtol=8 * torch.finfo(dtype).eps, atol=1e-7)
+    for i, d in enumerate(own):
+        assert float(totals[i]) == pytest.approx(float(d.double().abs().sum()), rel=1e-5)
+        assert int(counts[i]) == int(d.count_nonzero())
+
+
+def test_a_product_that_is_not_finite_changes_nothing():
+    from equilibrate.diagonals.fused import fold
+
+    diagonals = [_random(s).abs() for s in SHAPES]
+    products = [torch.full_like(d, float("nan")) for d in diagonals]
+    before = [d.clone() for d in diagonals]
+    weights = torch.full((len(SHAPES),), 2.0, dtype=torch.float64, device=DEVICE)
+    shares = equilibration.shares(weights)
+    totals, _ = fold(
+        equilibration, diagonals, products, *shares, torch.tensor(False, device=DEVICE)
+    )
+    assert all(map(torch.equal, diagonals, before))
+    assert float(totals[0]) == pytest.approx(float(before[0].sum()), rel=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("shift", [0, 1], ids=["aligned", "not aligned"])
+def test_an_update_is_the_plain_update(dtype, momentum, shift):
+    wide = torch.promote_types(dtype, torch.float32)
+
+    def tensors(kind):
+        whole = [_random(torch.Size(s).numel() + shift, kind)[shift:].view(s) for s in SHAPES]
+        return whole
+
+    parameters, gradients = tensors(dtype), tensors(dtype)
+    diagonals = [d.clamp_min(-0.3) + 0.3 for d in tensors(wide)]
+    buffers = tensors(wide) if momentum else None
+    number = lambda x: torch.tensor(x, dtype=torch.float64, device=DEVICE)  # noqa: E731
+    options = {
+        "lr": number(0.02), "damping": torch.rand(len(SHAPES), device=DEVICE).double(),
+        "fill": torch.rand(len(SHAPES), device=DEVICE).double(), "maximize": False,
+        "momentum": number(momentum) if momentum else None, "nesterov": momentum > 0,
+        "weight_decay": number(0.1),
+    }  # fmt: skip
+    results = []
+    for rule in (on_device.step, fused.triton_kernels().step):
+        own = [p.clone() for p in parameters]
+        kept = None if buffers is None else [b.clone() for b in buffers]
+        rule(own, gradients, diagonals, kept, **options)
+        results.append(own + (kept or []))
+    eps = torch.finfo(dtype).eps
+    torch.testing.assert_close(*results, rtol=4 * eps, atol=20 * eps)

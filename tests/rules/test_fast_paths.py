@@ -1,0 +1,142 @@
+"""Every fast update is the reference: cases (dtypes, layouts, sizes) times settings."""
+
+from functools import partial
+
+import pytest
+import torch
+
+from equilibrate.rules import foreach, fused, on_device, reference
+
+DTYPES = [torch.float32, torch.float64, torch.bfloat16]
+
+
+def _contiguous(shape, dtype):
+    return torch.randn(shape, dtype=torch.float64).to(dtype)
+
+
+def _channels_last(shape, dtype):
+    return _contiguous(shape, dtype).to(memory_format=torch.channels_last)
+
+
+def _transposed(shape, dtype):
+    return _contiguous((*shape[:-2], shape[-1], shape[-2]), dtype).mT
+
+
+def _strided(shape, dtype):
+    return _contiguous((*shape[:-1], 2 * shape[-1]), dtype)[..., ::2]
+
+
+LAYOUTS = {
+    "contiguous": [(_contiguous, (3, 4)), (_contiguous, (5,)), (_contiguous, ())],
+    "channels last": [(_channels_last, (2, 3, 4, 5)), (_contiguous, (7,))],
+    "transposed": [(_transposed, (6, 4)), (_transposed, (2, 3, 4))],
+    "strided": [(_strided, (6, 4)), (_strided, (9,))],
+    "empty": [(_contiguous, (0,)), (_contiguous, (3, 0, 2)), (_contiguous, (2,))],
+    "all empty": [(_contiguous, (0,))],
+    "a block and more": [(_contiguous, (4096,)), (_contiguous, (5000,)), (_contiguous, (1,))],
+}
+SETTINGS = {
+    "plain": {},
+    "weight decay": {"weight_decay": 0.2, "maximize": True},
+    "momentum": {"momentum": 0.9},
+    "Nesterov": {"momentum": 0.9, "nesterov": True, "weight_decay": 0.2},
+    "limit": {"update_limit": 0.5},
+    "limit and Nesterov": {"momentum": 0.9, "nesterov": True, "update_limit": 0.5},
+    "limit and momentum": {"momentum": 0.9, "update_limit": 0.5},
+}
+NONE = {"momentum": 0.0, "nesterov": False, "weight_decay": 0.0, "maximize": False}
+
+
+class Case:
+    """Tensors of one dtype in some layouts, with zeros in the diagonal, and numbers for each."""
+
+    def __init__(self, layout, dtype, setting):
+        torch.manual_seed(0)
+        wide = torch.promote_types(dtype, torch.float32)
+        made = LAYOUTS[layout]
+        self.parameters = [make(shape, dtype) for make, shape in made]
+        self.gradients = [make(shape, dtype) for make, shape in made]
+        self.diagonals = [make(shape, wide).clamp_min(-0.3).add(0.3) for make, shape in made]
+        self.settings = NONE | SETTINGS[setting]
+        has_momentum = self.settings["momentum"] > 0
+        self.buffers = [make(shape, wide) for make, shape in made] if has_momentum else None
+        self.damping = [(0.0, 0.3, 0.1)[i % 3] for i in range(len(made))]
+        self.fill = [(0.0, 0.7)[i % 2] for i in range(len(made))]
+
+    def run(self, rule, device="cpu", tensors=False):
+        """Return what a rule makes of copies that keep their strides."""
+
+        def copied(column):
+            return [torch.empty_like(t, device=device).copy_(t) for t in column]
+
+        own, buffers = copied(self.parameters), self.buffers and copied(self.buffers)
+        numbers = {"lr": 0.1, "damping": self.damping, "fill": self.fill, **self.settings}
+        if tensors:
+            for name in ("lr", "damping", "fill", "momentum", "weight_decay"):
+                value = torch.tensor(numbers[name], dtype=torch.float64, device=device)
+                needed = name in ("lr", "damping", "fill") or numbers[name] > 0
+                numbers[name] = value if needed else None
+        rule(own, copied(self.gradients), copied(self.diagonals), buffers, **numbers)
+        return [t.cpu() for t in own + (buffers or [])]
+
+
+def assert_equal(found, expected, dtype):
+    """Equal up to roundings: one result is rounded up to four times on its way, each time a half.
+
+    In bfloat16 the reference rounds the shrunken parameter as well. u may be as large as g / 0.
+    """
+    eps = torch.finfo(dtype).eps
+    for f, e in zip(found, expected, strict=True):
+        assert f.dtype == e.dtype
+        assert f.stride() == e.stride()
+        size = float(e.double().abs().max()) if e.numel() else 0.0
+        torch.testing.assert_close(f.double(), e.double(), rtol=4 * eps, atol=4 * eps * size)
+
+
+over_cases = pytest.mark.parametrize("dtype", DTYPES, ids=str)
+over_layouts = pytest.mark.parametrize("layout", LAYOUTS)
+over_settings = pytest.mark.parametrize("setting", SETTINGS)
+
+
+@over_settings
+@over_layouts
+@over_cases
+def test_foreach_and_on_device_are_the_reference(dtype, layout, setting):
+    case = Case(layout, dtype, setting)
+    expected = case.run(reference.step)
+    assert_equal(case.run(foreach.step), expected, dtype)
+    assert_equal(case.run(on_device.step, tensors=True), expected, dtype)
+
+
+@pytest.fixture
+def traced(monkeypatch):
+    """Compile as for real, but run torch's own kernels: building C++ takes seconds a case."""
+    monkeypatch.setattr(fused, "compiled", partial(fused.compiled, "aot_eager"))
+    yield
+    torch._dynamo.reset()
+
+
+@over_layouts
+@over_cases
+def test_the_compiled_update_is_the_reference(dtype, layout, traced):
+    case = Case(layout, dtype, "Nesterov")
+    assert_equal(case.run(fused.step, tensors=True), case.run(reference.step), dtype)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", ["a block and more", "channels last"])
+def test_the_update_built_in_cpp_is_the_reference(layout):
+    case = Case(layout, torch.float32, "Nesterov")
+    found = case.run(fused.step, tensors=True)
+    assert_equal(found, case.run(reference.step), torch.float32)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an accelerator")
+@over_settings
+@over_layouts
+@over_cases
+def test_the_kernel_is_the_reference(dtype, layout, setting):
+    case = Case(layout, dtype, setting)
+    found = case.run(fused.step, device="cuda", tensors=True)
+    assert_equal(found, case.run(reference.step), dtype)
