@@ -100,11 +100,16 @@ def test_the_reading_agrees_with_the_records(fought):
     assert {len(row) for row in table.values()} == {len(levels(result)) * 3}
 
 
-def test_a_rate_that_failed_once_is_not_chosen():
-    def record(rate, error):
-        status = "finished" if error < math.inf else "diverged"
-        return {"settings": {"lr": rate}, "final_error": error, "status": status}
+def record(rate, error):
+    status = "finished" if error < math.inf else "diverged"
+    return {"settings": {"lr": rate}, "final_error": error, "status": status}
 
+
+def test_of_rates_that_cannot_be_told_apart_the_lowest_is_chosen():
+    assert tuned([record(0.1, 1.01), record(1.0, 1.0), record(0.01, 1.1)]) == 0.1
+
+
+def test_a_rate_that_failed_once_is_not_chosen():
     assert (
         tuned([record(0.1, 1.0), record(0.1, 1.0), record(1.0, 0.0), record(1.0, math.inf)]) == 0.1
     )
