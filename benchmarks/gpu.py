@@ -2,15 +2,19 @@
 
     python -m benchmarks.gpu FOLDER [--seconds 480] [--small] [--device cuda]
 
-Writes the records (JSON lines) and what each part prints into FOLDER as it goes, and at the end a
-summary of which parts ran, for how long, and how they ended.
+Run it in the root of the repository. It writes records (JSON lines) and what the parts print into
+FOLDER as it goes, and a summary: which parts ran, for how long, how they ended. The tests need
+pytest and hypothesis, which may lie in `.rivals` too.
 """
 
 import argparse
+import os
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+TESTS = ["tests/optim/test_capture.py", "tests/kernels", "tests/rules/test_fast_paths.py"]
 
 # Part, arguments, share of the time. What the issue of speed turns on comes first.
 PARTS: list[tuple[str, list[str], float]] = [
@@ -19,27 +23,33 @@ PARTS: list[tuple[str, list[str], float]] = [
     ("probe", ["-m", "benchmarks.probe_cost", "--seconds", "1"], 0.17),
     ("against", ["-m", "benchmarks.against", "--seconds", "12"], 0.40),
     ("scaling", ["-m", "benchmarks.scaling", "--seconds", "3"], 0.16),
+    ("tests", ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "gpu", *TESTS], 0.1),
 ]
 
 
 def run(name: str, arguments: list[str], seconds: float, folder: Path) -> tuple[str, float]:
-    """Run one part, its output into a file and onto the screen; return how it ended."""
-    started, log = time.monotonic(), folder / f"{name}.txt"
-    command = [sys.executable, "-u", *arguments]
-    with log.open("w") as file:
+    """Run one part, its output into one file for all and onto the screen; return how it ended."""
+    started, log = time.monotonic(), folder / "log.txt"
+    command, paths = [sys.executable, "-u", *arguments], ["src", ".", ".rivals"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    with log.open("a+") as file:
+        begin = file.seek(0, os.SEEK_END)
         try:
             code = subprocess.run(
-                command, stdout=file, stderr=subprocess.STDOUT, timeout=seconds, check=False
+                command,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                timeout=seconds,
+                check=False,
+                env=environment,
             ).returncode
             ended = "done" if code == 0 else f"FAILED with code {code}"
         except subprocess.TimeoutExpired:
             ended = f"STOPPED after {seconds:.0f} s; what was measured is kept"
-    print(f"\n===== {name}\n{_end_of(log)}\n===== {name}: {ended}", flush=True)
+        file.seek(begin)
+        lines = file.read().splitlines()[-60:]
+    print(f"\n===== {name}\n" + "\n".join(lines) + f"\n===== {name}: {ended}", flush=True)
     return ended, time.monotonic() - started
-
-
-def _end_of(log: Path, lines: int = 60) -> str:
-    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
 
 
 def main() -> None:
@@ -61,7 +71,8 @@ def main() -> None:
         # What earlier parts have not used is there for this one.
         seconds = max(20.0, left * share / whole)
         whole -= share
-        ended, took = run(name, arguments + more, seconds, given.folder)
+        own = arguments if name == "tests" else arguments + more
+        ended, took = run(name, own, seconds, given.folder)
         summary.append(f"| {name} | {ended} | {took:.0f} s |")
         text = "\n".join(["| part | ended | time |", "| --- | --- | --- |", *summary])
         (given.folder / "summary.txt").write_text(text + "\n")

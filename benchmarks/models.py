@@ -84,13 +84,13 @@ class Block(nn.Module):
 
 
 def resnet_problem(device: torch.device, small: bool) -> Problem:
-    """ResNet-18 as used for 32x32 images: no pooling at the start; batch 128, small 8."""
+    """ResNet-18 as used for 32x32 images: no pooling at the start; batch 128, small 2."""
     widths = [(64, 64, 1), (64, 64, 1), (64, 128, 2), (128, 128, 1)]
     widths += [(128, 256, 2), (256, 256, 1), (256, 512, 2), (512, 512, 1)]
     start = [nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
     end = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10)]
     model = nn.Sequential(*start, *(Block(*w) for w in widths), *end).to(device)
-    images = torch.rand(8 if small else 128, 3, 32, 32, device=device)
+    images = torch.rand(2 if small else 128, 3, 32, 32, device=device)
     labels = torch.randint(10, (len(images),), device=device)
 
     def loss(share: float) -> Tensor:

@@ -33,7 +33,8 @@ def _caption(rows: list[Record]) -> str:
     size = f", {first['parameters'] / 1e6:.1f} million parameters" if "parameters" in first else ""
     small = ", the small version" if first["small"] else ""
     machine = first["device"] if first["kind"] == "cuda" else f"{first['threads']} CPU threads"
-    return f"**{first['model']}**{size}{small}; {machine}, torch {first['torch']}"
+    clock = ", processor time" if first.get("clock") == "process" else ""
+    return f"**{first['model']}**{size}{small}; {machine}{clock}, torch {first['torch']}"
 
 
 def _against_one(rows: list[Record]) -> str:

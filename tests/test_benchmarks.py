@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import defaults
+from benchmarks import defaults, momentum
 from benchmarks.small_problems import TASKS, Task
 from tests.study.stacks import CPU, dense, regression
 
@@ -76,3 +76,8 @@ def test_the_small_problems_train(tmp_path):
     inputs, targets = problem.cases
     assert bool(torch.isfinite(problem.loss(network(inputs), targets)))
     assert TASKS["convolution"].problem(None).network(0)(torch.rand(2, 784)).shape == (2, 10)
+
+
+def test_the_table_on_momentum_follows_from_its_records():
+    lines = momentum.table(ROOT / "results/momentum/image-64-relu", [0.02, 0.05, 0.1, 0.2])
+    assert "\n".join(lines) in (ROOT / "docs/momentum.md").read_text()

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -51,7 +52,8 @@ def test_the_metadata_is_complete(built):
     assert metadata["Description-Content-Type"] == "text/markdown"
     assert "# equilibrate" in metadata.get_payload()
     assert metadata["Requires-Python"] == ">=3.11"
-    assert set(metadata.get_all("Provides-Extra")) == {"paper", "cluster", "docs", "dev"}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert set(metadata.get_all("Provides-Extra")) == project["optional-dependencies"].keys()
     plain = [need for need in metadata.get_all("Requires-Dist") if "extra" not in need]
     assert plain == ["torch>=2.11"]
     for field in ("Summary", "Author", "Keywords", "Classifier", "Project-URL"):
@@ -94,3 +96,9 @@ def test_the_citation_names_this_version_and_the_paper():
     assert {"type", "title", "year", "conference", "url"} <= paper.keys()
     project = (ROOT / "pyproject.toml").read_text()
     assert f'Paper = "{paper["url"]}"' in project
+
+
+def test_every_extra_is_tried():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    tried = re.search(r"^for extra in none (.*); do$", (ROOT / ".ci" / "release").read_text(), re.M)
+    assert set(tried[1].split()) == project["optional-dependencies"].keys()

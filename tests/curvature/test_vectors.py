@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from equilibrate.curvature import DISTRIBUTIONS, draw, draw_elements
+from equilibrate.curvature.vectors import draw_like, draw_signs_together
 
 distributions = pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 COUNT = 200_000
@@ -87,3 +88,15 @@ def test_signs_keep_their_values_for_ever():
     """A saved run continues with the same vectors under a later version of this package."""
     signs = draw_elements("rademacher", 0, 16, seed=0, probe=0, parameter=0)
     assert "".join("+" if s > 0 else "-" for s in signs) == "+-++-+-+--+-++++"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(("seed", "probe"), [(0, 0), (2**62, 12_345), (-5, 1)])
+def test_signs_drawn_together_are_those_drawn_alone(dtype, seed, probe):
+    shapes = [(), (0,), (64,), (65, 3), (1,), (128,), (2, 0)]
+    likes, numbers = [torch.zeros(s, dtype=dtype) for s in shapes], [9, 2, 3, 70, 5, 0, 1]
+    together = draw_signs_together(likes, numbers, seed=seed, probe=probe)
+    for like, number, found in zip(likes, numbers, together, strict=True):
+        alone = draw_like("rademacher", like, seed=seed, probe=probe, parameter=number)
+        assert torch.equal(found, alone)
+        assert found.dtype == dtype

@@ -9,10 +9,14 @@ import os
 
 import pytest
 import torch
+from torch import nn
 
+from equilibrate import ESGD, JacobiSGD
 from equilibrate.curvature import draw_like
 from equilibrate.diagonals import equilibration, jacobi
+from equilibrate.kernels import capture
 from equilibrate.rules import fused, on_device
+from tests.optim.loops import train
 
 pytest.importorskip("triton")
 ON_GPU = torch.cuda.is_available()
@@ -44,6 +48,33 @@ def test_signs_are_those_of_the_plain_function(dtype, seed, probe):
             plain = draw_like("rademacher", like, seed=seed, probe=probe, parameter=number)
             assert torch.equal(part, plain)
             assert part.dtype == dtype
+
+
+@pytest.mark.parametrize("kind", [ESGD, JacobiSGD])
+@pytest.mark.parametrize("capturable", [False, True])
+def test_a_training_with_kernels_takes_the_plain_path(kind, capturable, monkeypatch):
+    """All three kernels in the place of plain functions: several dtypes, layouts and groups."""
+    monkeypatch.setattr(capture, "runs_kernels", lambda device: True)
+    ends = []
+    for options in ({}, {"fused": True, "capturable": capturable}):
+        torch.manual_seed(0)
+        layers = nn.Conv2d(2, 3, 3), nn.Flatten(), nn.Linear(48, 5).double()
+        model = nn.Sequential(*layers).to(DEVICE)
+        layers[0].to(memory_format=torch.channels_last)
+        x = torch.randn(4, 2, 6, 6).to(DEVICE)
+        empty = nn.Parameter(torch.zeros(0, device=DEVICE))
+        groups = [{"params": [*layers[0].parameters(), empty], "momentum": 0.9}]
+        groups += [{"params": layers[2].parameters(), "probe_every": 3, "weight_decay": 0.1}]
+        optimizer = kind(groups, **{"lr": 0.01, "probe_every": 2, "warmup_probes": 3} | options)
+
+        def loss(layers=layers, x=x):
+            inner = layers[1](torch.tanh(layers[0](x)))
+            return layers[2](inner.double()).square().mean()
+
+        train(optimizer, loss, 8)
+        ends.append([p.detach() for p in model.parameters()])
+    for found, plain in zip(*ends, strict=True):
+        torch.testing.assert_close(found, plain, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", [equilibration, jacobi], ids=lambda kind: kind.__name__[-8:])

@@ -10,6 +10,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from equilibrate import ESGD, JacobiSGD
+from equilibrate.optim import settling
 from equilibrate.rules import fused, on_device
 from tests.cases import CASES
 from tests.optim.laws import AMPLIFIED, assert_near, assert_same
@@ -212,3 +213,19 @@ def test_a_missing_compiler_is_named(monkeypatch):
     optimizer = ESGD([weight], fused=True)
     with pytest.raises(RuntimeError, match="needs a C\\+\\+ compiler"):
         train(optimizer, lambda: (weight**4).sum(), 1)
+
+
+@over_ways
+def test_parameters_on_several_devices_are_refused(way):
+    here, there = nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(2, device="meta"))
+    optimizer = ESGD([here, there], **WAYS[way])
+    with pytest.raises(RuntimeError, match="lie on several devices"):
+        train(optimizer, lambda: (here**4).sum(), 1)
+
+
+@over_ways
+def test_sharded_parameters_are_refused(way, monkeypatch):
+    monkeypatch.setattr(settling, "is_sharded", lambda parameter: True)
+    weight = nn.Parameter(torch.ones(2))
+    with pytest.raises(RuntimeError, match="these parameters are sharded"):
+        train(ESGD([weight], **WAYS[way]), lambda: (weight**4).sum(), 1)

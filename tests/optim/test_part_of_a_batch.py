@@ -40,7 +40,7 @@ def test_the_square_grows_by_the_variance_over_the_size_of_the_part(size):
     between = matrices.var(0, correction=0).sum(1) / size
     expected = matrices.mean(0).square().sum(1) + between
     found = _measured(ESGD, matrices, size).square()
-    # (Hv)^2 deviates by sqrt(2) of its mean where Hv is normal, by less than 2 here; five errors.
+    # (Hv)^2 deviates by sqrt(2) times its mean if Hv is normal, by less than 2 here; five errors.
     error = 5 * 2 / PROBES**0.5
     torch.testing.assert_close(found, expected, rtol=error, atol=0)
     assert bool((between > 2 * error * expected).any()) or size > 2  # else nothing was tested

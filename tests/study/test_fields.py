@@ -1,5 +1,7 @@
 """Neural fields, decays and characters: what every instance is, and what a network does with it."""
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -16,6 +18,7 @@ MADE = {
     "image": lambda i: field_problem("image", 64, "sine", i),
     "distance": lambda i: field_problem("distance", 64, "relu", i),
     "decays": decays_problem,
+    "decays-log": partial(decays_problem, logarithms=True),
     "characters": characters_problem,
 }
 
@@ -90,6 +93,15 @@ def test_the_true_rates_and_amounts_leave_no_error():
     assert torch.equal(seen(problem.cases[0], rates, amounts), problem.cases[1])
     start = Decays(generator)
     assert float(problem.loss(start(problem.cases[0]).detach(), problem.cases[1])) > 1e-3
+
+
+def test_logarithms_start_from_the_same_path():
+    plain, logs = (decays_problem(logarithms=chosen) for chosen in (False, True))
+    times = plain.cases[0]
+    # exp of a rounded logarithm, at a rate times a time of up to 1e7: only small ones count.
+    torch.testing.assert_close(
+        plain.network(3)(times), logs.network(3)(times), rtol=1e-4, atol=1e-4
+    )
 
 
 def test_a_letter_is_judged_by_those_before_it():

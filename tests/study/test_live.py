@@ -118,3 +118,17 @@ def test_what_is_said_meanwhile_stays_on_the_screen(monkeypatch):
     told = [line for line in screen.lines if "[" not in line and "epoch" not in line]
     assert told == ["a checkpoint was damaged", "the disk is nearly full"]
     assert len(screen.lines) == 3 * 3 + 2  # the display begins anew below each
+
+
+def test_on_a_cluster_methods_train_at_the_same_time():
+    names = {"sgd": "SGD", "adam": "Adam", "esgd": "ESGD"}
+    live = Live("search", names, 4, None, lambda: 1.0)
+
+    def hear(method, training, waiting):
+        more = {"trained": 1.0, "done": 1.0, "total": 96.0, "waiting": waiting, "alone": False}
+        live(Moment(method, training, 1, 2.0, **more))
+
+    for method, training, waiting in (("sgd", 0, 8), ("adam", 2, 6), ("esgd", 0, 0)):
+        hear(method, training, waiting)
+    assert [line.split()[-1] for line in live.lines()[1:]] == ["waiting", "training", "done"]
+    assert "2 training" in live.lines()[2]

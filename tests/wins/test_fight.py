@@ -100,11 +100,16 @@ def test_the_reading_agrees_with_the_records(fought):
     assert {len(row) for row in table.values()} == {len(levels(result)) * 3}
 
 
-def test_a_rate_that_failed_once_is_not_chosen():
-    def record(rate, error):
-        status = "finished" if error < math.inf else "diverged"
-        return {"settings": {"lr": rate}, "final_error": error, "status": status}
+def record(rate, error):
+    status = "finished" if error < math.inf else "diverged"
+    return {"settings": {"lr": rate}, "final_error": error, "status": status}
 
+
+def test_of_rates_that_cannot_be_told_apart_the_lowest_is_chosen():
+    assert tuned([record(0.1, 1.01), record(1.0, 1.0), record(0.01, 1.1)]) == 0.1
+
+
+def test_a_rate_that_failed_once_is_not_chosen():
     assert (
         tuned([record(0.1, 1.0), record(0.1, 1.0), record(1.0, 0.0), record(1.0, math.inf)]) == 0.1
     )
@@ -143,12 +148,14 @@ def test_muon_takes_hidden_matrices_and_goes_on_from_its_state():
 def test_the_command_writes_a_page_and_figures(tmp_path, capsys):
     given = ["image-64-sine", "--fighters", "esgd", "adamw", "--out", str(tmp_path)]
     given += ["--epochs", "2", "--tuning", "1", "--finals", "2", "--per-decade", "1"]
-    assert command.main([*given, "--extensions", "0"]) == 0
+    given += ["--extensions", "0"]
+    assert command.main([*given, "--records-only"]) == 0
+    assert not list(tmp_path.glob("*.png"))
+    assert command.main([*given, "--frozen"]) == 0  # draws what is recorded
     page = (tmp_path / "wins.md").read_text()
     assert "image-64-sine" in page
     for name in ("wins", "wins-image-64-sine"):
         assert (tmp_path / f"{name}.png").stat().st_size > 1000
-    assert command.main([*given, "--extensions", "0", "--frozen"]) == 0
     (timing,) = tmp_path.glob("records/timing-*.json")
     assert set(json.loads(timing.read_text())["data"]["seconds_per_update"]) == {"esgd", "adamw"}
 

@@ -12,6 +12,7 @@ cost a fraction of `torch.randn`; normals take one word for two elements (Box & 
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any, Literal, get_args
 
 import torch
@@ -70,12 +71,48 @@ def _words(key: int | Tensor, start: int, stop: int, device: torch.device | str)
 def _signs(key: int | Tensor, start: int, stop: int, device: torch.device | str) -> Tensor:
     """Return elements start..stop-1 as +-1, each a bit moved to the sign of the number one."""
     first = start // SIGNS_PER_WORD
-    halves = _words(key, first, -(-stop // SIGNS_PER_WORD), device).view(torch.int32)
-    position = torch.arange(32, device=device, dtype=torch.int32)
+    signs = _spread(_words(key, first, -(-stop // SIGNS_PER_WORD), device))
+    offset = start - first * SIGNS_PER_WORD
+    return signs[..., offset : offset + stop - start]
+
+
+def _spread(words: Tensor) -> Tensor:
+    """Return the 64 signs of every word, in float32."""
+    halves = words.view(torch.int32)
+    position = torch.arange(32, device=words.device, dtype=torch.int32)
     bits = halves.unsqueeze(-1) << position
     signs = bits.bitwise_and_(_SIGN_BIT_32).bitwise_or_(_FLOAT_ONE_BITS).view(torch.float32)
-    offset = start - first * SIGNS_PER_WORD
-    return signs.flatten(-2)[..., offset : offset + stop - start]
+    return signs.flatten(-2)
+
+
+def draw_signs_together(
+    likes: Sequence[Tensor], numbers: Sequence[int], *, seed: int, probe: int
+) -> list[Tensor]:
+    """Draw the signs of many parameters at once: what starting an operation costs is paid once.
+
+    The same numbers as `draw_like` draws for each parameter, which has this number.
+
+    Example:
+        >>> likes = [torch.zeros(70), torch.zeros(2, 3)]
+        >>> together = draw_signs_together(likes, [3, 5], seed=1, probe=0)
+        >>> alone = draw_like("rademacher", likes[1], seed=1, probe=0, parameter=5)
+        >>> bool((together[1] == alone).all())
+        True
+    """
+    counts = [-(-like.numel() // SIGNS_PER_WORD) for like in likes]
+    starts = [0, *accumulate(counts)]
+    # Words are counted through; each parameter's key makes up for where its words begin.
+    keys = [
+        _wrap(_key(seed, probe, number) - _wrap(start * _GOLDEN))
+        for number, start in zip(numbers, starts, strict=False)
+    ]
+    own = torch.repeat_interleave(torch.tensor(keys), torch.tensor(counts))
+    signs = _spread(_mix(own.add_(torch.arange(starts[-1]).mul_(_GOLDEN))))
+    places = (start * SIGNS_PER_WORD for start in starts)
+    return [
+        signs[place : place + like.numel()].view(like.shape).to(like.dtype)
+        for place, like in zip(places, likes, strict=False)
+    ]
 
 
 def sign_words(seed: Tensor, probe: Tensor, parameter: Tensor, number: Tensor) -> Tensor:

@@ -21,6 +21,16 @@ def capturing(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
 
+def runs_kernels(device: torch.device) -> bool:
+    """Tell whether fused steps run as Triton kernels there.
+
+    Example:
+        >>> runs_kernels(torch.device("cpu"))
+        False
+    """
+    return device.type == "cuda"
+
+
 def number(value: float, device: torch.device, dtype: torch.dtype = torch.float64) -> Tensor:
     """Return one number on a device, without waiting for it; do not change it.
 

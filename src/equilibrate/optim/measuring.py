@@ -15,7 +15,9 @@ from torch import Tensor
 
 from equilibrate.curvature.fused import draw_signs
 from equilibrate.curvature.graph import reached
-from equilibrate.distributed import draw_part
+from equilibrate.curvature.vectors import draw_signs_together
+from equilibrate.distributed import all_plain, draw_part
+from equilibrate.kernels import capture
 from equilibrate.optim.arguments import check_layouts, check_observed
 from equilibrate.optim.folding import Folding
 from equilibrate.optim.live_loss import LiveLoss, check_loss
@@ -88,8 +90,9 @@ class Measuring(Folding):
         self._require_itself()
         self._losses += 1
         check_loss(loss)
-        fresh = self._fresh(loss)
-        started = len(self._unmeasured()) < len(self._trainable())
+        unmeasured = self._unmeasured()
+        fresh = self._fresh(loss, unmeasured)
+        started = len(unmeasured) < len(self._trainable())
         if started and not fresh and not any(map(self._scheduled, self.param_groups)):
             self._note_gradients()
             return None
@@ -156,9 +159,8 @@ class Measuring(Folding):
         self._pending.versions = [None if v is None else v._version for v in vectors]
         self._note_gradients()
 
-    def _fresh(self, loss: Tensor) -> list[Tensor]:
+    def _fresh(self, loss: Tensor, unmeasured: list[Tensor]) -> list[Tensor]:
         """Return what is measured for the first time; several ranks agree on it."""
-        unmeasured = self._unmeasured()
         if self._ranks() is None:
             return reached(loss, unmeasured)
         if not self._waiting():
@@ -232,12 +234,14 @@ class Measuring(Folding):
         return vectors
 
     def _drawn(self, group: Group, numbered: list[tuple[int, Tensor]]) -> list[Tensor]:
-        """Draw for the parameters of one group: signs in one launch where updates are fused."""
+        """Draw for the parameters of one group: signs at once, where that can be."""
         seed, probe = group["seed"], group["probe_index"]
-        if group["fused"] and group["distribution"] == "rademacher" and numbered:
-            likes = [p for _, p in numbered]
-            if likes[0].is_cuda:
-                return draw_signs(likes, [i for i, _ in numbered], seed=seed, probe=probe)
+        likes, places = [p for _, p in numbered], [i for i, _ in numbered]
+        if group["distribution"] == "rademacher" and likes and all_plain(likes):
+            if group["fused"] and capture.runs_kernels(likes[0].device):
+                return draw_signs(likes, places, seed=seed, probe=probe)
+            if isinstance(probe, int) and all(p.device.type == "cpu" for p in likes):
+                return draw_signs_together(likes, places, seed=seed, probe=probe)
         return [
             draw_part(group["distribution"], p, seed=seed, probe=probe, parameter=i)
             for i, p in numbered

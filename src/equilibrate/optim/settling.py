@@ -12,6 +12,7 @@ from torch import Tensor
 
 from equilibrate.diagonals import fused as fused_fold
 from equilibrate.distributed import is_sharded
+from equilibrate.kernels import capture
 from equilibrate.kernels.capture import capturing, number
 from equilibrate.optim import device_numbers
 from equilibrate.optim.agreeing import Agreeing
@@ -95,7 +96,8 @@ class Settling(Agreeing):
         fine = device_numbers.all_fine(list(contributions.values()))
         for group in self.param_groups:
             own = {p: contributions[p] for p in group["params"] if p in contributions}
-            kernel = fused_fold.fold if group["fused"] and fine.is_cuda else None
+            at_once = group["fused"] and capture.runs_kernels(fine.device)
+            kernel = fused_fold.fold if at_once else None
             if own:
                 device_numbers.fold(self._kind, own, self.state, group["decay"], fine, kernel)
             group["probe_index"].add_(1)

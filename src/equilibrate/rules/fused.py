@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from equilibrate.kernels import capture
 from equilibrate.rules import on_device
 
 _NO_COMPILER = (
@@ -59,7 +60,8 @@ def _sorted(*columns: Sequence[Tensor] | None) -> list[tuple[Rule, list[int]]]:
     rows = zip(*(column for column in columns if column is not None), strict=True)
     held = [(i, row) for i, row in enumerate(rows) if row[0].numel()]
     chosen: dict[Any, list[int]] = defaultdict(list)
-    choose = _on_cpu if held and held[0][1][0].device.type == "cpu" else _on_gpu
+    kernels = held and capture.runs_kernels(held[0][1][0].device)
+    choose = _on_gpu if kernels else _on_cpu
     for i, row in held:
         chosen[choose(row)].append(i)
     return [(key[0], places) for key, places in chosen.items()]

@@ -90,7 +90,7 @@ class Alone:
             loss = self.problem.loss(self.network(x), y)
             self.optimizer.zero_grad()
             torch.autograd.backward(loss)
-        return float(loss)
+        return float(loss.detach())
 
     def _without_curvature(self) -> bool:
         """Tell whether there is no finite curvature to divide by: a failed run, not a fault."""

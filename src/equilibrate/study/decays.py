@@ -9,7 +9,12 @@ the start. The path is that of the exact solution, a exp(-k t).
 Why this is hard: near the solution H_ij is of the size of 1 / (k_i k_j) for two rates. Its row
 norms 1 / (k_i min k) make steps of the size of the least rate, everywhere; the row-and-column
 scaling 1 / k_i^2 makes steps in proportion to each rate.
+
+Who knows that rates are positive and spread over decades learns their logarithms instead, and the
+problem is easy for everybody: `decays-log`, the control.
 """
+
+import math
 
 import torch
 from torch import Tensor, nn
@@ -26,15 +31,21 @@ _WRONG = 0.3  # the guess is off by up to this many decades
 class Decays(nn.Module):
     """The model: rates by their size, for a growing exponential would overflow, and amounts."""
 
-    def __init__(self, generator: torch.Generator) -> None:
+    def __init__(self, generator: torch.Generator, *, logarithms: bool = False) -> None:
         super().__init__()
-        count = len(DECADES)
-        self.rates = nn.Parameter(10.0 ** torch.tensor(DECADES, dtype=torch.float32))
+        count, self.logarithms = len(DECADES), logarithms
+        decades = torch.tensor(DECADES, dtype=torch.float32)
+        self.rates = nn.Parameter(decades * math.log(10) if logarithms else 10.0**decades)
         self.amounts = nn.Parameter(1 + 0.1 * torch.randn(count, generator=generator))
 
     def forward(self, times: Tensor) -> Tensor:
         """Return what is seen at times [n, 1], [n, instruments]."""
-        return seen(times, self.rates, self.amounts)
+        rates = self.rates.exp() if self.logarithms else self.rates
+        return seen(times, rates, self.amounts)
+
+    def extra_repr(self) -> str:
+        """Show the setting where a network is printed."""
+        return f"logarithms={self.logarithms}"
 
 
 def seen(times: Tensor, rates: Tensor, amounts: Tensor) -> Tensor:
@@ -54,8 +65,12 @@ def instruments(like: Tensor) -> Tensor:
     return (1 + places).sin().view(INSTRUMENTS, len(DECADES))
 
 
-def decays_problem(instance: int = 0) -> Problem:
+def decays_problem(instance: int = 0, *, logarithms: bool = False) -> Problem:
     """Return the problem of one set of rates and amounts; the whole data is one batch.
+
+    Args:
+        instance: names the rates and amounts.
+        logarithms: learn the logarithms of the rates.
 
     Example:
         >>> problem = decays_problem(instance=1)
@@ -64,7 +79,7 @@ def decays_problem(instance: int = 0) -> Problem:
     """
 
     def model(seed: int) -> nn.Module:
-        return Decays(torch.Generator().manual_seed(seed))
+        return Decays(torch.Generator().manual_seed(seed), logarithms=logarithms)
 
     def data() -> tuple[Tensor, Tensor]:
         generator = torch.Generator().manual_seed(instance)
@@ -73,4 +88,5 @@ def decays_problem(instance: int = 0) -> Problem:
         times = torch.logspace(-4, 4, TIMES).unsqueeze(1)
         return times, seen(times, rates, amounts)
 
-    return Problem(f"decays #{instance}", model, data, mse_loss, mse_loss, TIMES)
+    name = "decays-log" if logarithms else "decays"
+    return Problem(f"{name} #{instance}", model, data, mse_loss, mse_loss, TIMES)

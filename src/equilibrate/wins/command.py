@@ -3,7 +3,7 @@
 import argparse
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,6 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--extensions", type=int, default=2, metavar="N", help="of all grids at most (default: 2)")
     add("--ramp", type=float, default=0.0, metavar="SHARE",
         help="of a run in which every learning rate rises first (default: none)")  # fmt: skip
+    add("--records-only", action="store_true",
+        help="draw nothing: for a machine without matplotlib")  # fmt: skip
     add("--frozen", action="store_true", help="train nothing: draw from the records alone")
 
 
@@ -70,27 +72,36 @@ def execute(arguments: argparse.Namespace, command: str) -> int:
 
 def run(arguments: argparse.Namespace, command: str) -> Path:
     """Fight, measure, draw and write; return the page."""
-    require_drawing()  # before hours of training, not after
+    if not arguments.records_only:
+        require_drawing()  # before hours of training, not after
     if arguments.device == "cuda" and not torch.cuda.is_available():
         raise ValueError("torch finds no CUDA device here; leave --device cuda out")
     tasks = [_task(name, arguments) for name in arguments.tasks or DEFAULT]
     plan = _plan(arguments)
     arena = Arena(arguments.out, arguments.device, arguments.workers, arguments.frozen)
     results = fight(tasks, plan, arena)
-    return write(results, plan, arena, command)
-
-
-def write(results: Sequence[Result], plan: Plan, arena: Arena, command: str) -> Path:
-    """Measure the pace, then draw the figures and write the page."""
     paces = [seconds_per_update(r, plan.schedule(r.task), arena) for r in results]
-    save(drawing.overview(results, paces), arena.out / "wins")
-    for result in results:
-        if result.task.name.startswith(_PICTURED):
-            found = pictures.faults(result, plan.schedule(result.task), arena)
-            drawn = drawing.fields(pictures.target(result), found, result.task.label)
-            save(drawn, arena.out / f"wins-{result.task.name}")
+    pictured = [r for r in results if r.task.name.startswith(_PICTURED)]
+    faults = [pictures.faults(r, plan.schedule(r.task), arena) for r in pictured]
+    if arguments.records_only:
+        return arena.out / "records"
+    for result, found in zip(pictured, faults, strict=True):
+        drawn = drawing.fields(pictures.target(result), found, result.task.label)
+        save(drawn, arena.out / f"wins-{result.task.name}")
+    return write(results, paces, plan, arena.out, command)
+
+
+def write(
+    results: Sequence[Result],
+    paces: Sequence[Mapping[str, float]],
+    plan: Plan,
+    out: Path,
+    command: str,
+) -> Path:
+    """Draw the figure of all tasks and write the page."""
+    save(drawing.overview(results, paces), out / "wins")
     shape = f"a rise over {plan.ramp:.0%} of the run, then a cosine" if plan.ramp else "cosine"
-    path = arena.out / "wins.md"
+    path = out / "wins.md"
     path.write_text(page(results, paces, plan, command, shape))
     return path
 

@@ -13,6 +13,8 @@ from equilibrate.wins.fighters import FIGHTERS
 from equilibrate.wins.grid import MOST_EXTENSIONS, PER_DECADE, at_an_end, rates
 from equilibrate.wins.tasks import Task
 
+_TIE = 0.1 * math.log(10) / 10  # a tenth of a decibel
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -75,13 +77,16 @@ def fight(tasks: Sequence[Task], plan: Plan, arena: Arena) -> list[Result]:
 def tuned(records: Sequence[Record]) -> float:
     """Return the learning rate with the least error, the geometric mean over the instances.
 
-    A rate that failed on one instance has an infinite error; where all failed, the least rate is
-    taken, so that the finals show it.
+    Of rates within a tenth of a decibel of the least error the lowest is taken: what cannot be told
+    apart is decided by caution. A rate that failed on one instance has an infinite error; where all
+    failed, the least rate is taken, so that the finals show it.
     """
     errors: dict[float, list[float]] = {}
     for record in records:
         errors.setdefault(record["settings"]["lr"], []).append(final_error(record))
-    return min(sorted(errors), key=lambda rate: statistics.mean(map(_log, errors[rate])))
+    means = {rate: statistics.mean(map(_log, errors[rate])) for rate in sorted(errors)}
+    least = min(means.values())
+    return next(rate for rate, mean in means.items() if mean == least or mean - least < _TIE)
 
 
 def _log(error: float) -> float:

@@ -58,9 +58,16 @@ def _all() -> list[Task]:
     # Two vectors of parameters and no matrix: Muon has nothing to do there.
     full_batch = ("esgd", "esgd-row-column", "adamw", "nadam", "rmsprop", "soap", "lbfgs")
     decays = Task("decays", "rates from 1e-3 to 1e3", decays_problem, 2000, 1, full_batch)
+    decays = replace(decays, precision="float64")
     return [
         *fields,
-        replace(decays, precision="float64"),
+        decays,
+        replace(
+            decays,
+            name="decays-log",
+            label="logarithms of rates from 1e-3 to 1e3",
+            problem=partial(decays_problem, logarithms=True),
+        ),
         Task("curves-like", "auto-encoder, CURVES-like", generated_curves, 20, 100),
         Task("characters", "characters, transformer", characters_problem, 12, 40),
     ]

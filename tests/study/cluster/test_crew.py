@@ -15,12 +15,6 @@ SEARCHES = pytest.mark.parametrize("halving", [False, True], ids=["random", "hal
 STUDIES = pytest.mark.parametrize("study", [small, real_study], ids=["small", "real"])
 
 
-@pytest.fixture(autouse=True)
-def _every_moment_is_told(monkeypatch):
-    """Messages are counted: their number must not depend on a clock."""
-    monkeypatch.setattr("equilibrate.study.cluster.errand._TELL_SECONDS", 0.0)
-
-
 def crew(**options):
     return ClusterCrew(Pretended(**options))
 

@@ -62,6 +62,18 @@ def test_a_problem_of_the_users_own_goes_along(cluster, tmp_path, monkeypatch):
         assert crew.call(of_mine.answer) == 42
 
 
+def test_a_signal_stops_the_command_as_it_does_at_home(cluster):
+    """Ray would take SIGTERM for itself, and abort."""
+    seen = []
+    earlier = signal.signal(signal.SIGTERM, lambda number, frame: seen.append(number))
+    try:
+        with connected(cluster.address):
+            os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, earlier)
+    assert seen == [signal.SIGTERM]
+
+
 def test_compare_takes_a_cluster(cluster, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delitem(sys.modules, "wave", raising=False)

@@ -2,7 +2,9 @@
 
 import importlib.util
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,11 +49,10 @@ def connected(address: str, *, threads: int = 1, gpu: bool = False) -> Iterator[
 
 def _connect(ray: Any, address: str) -> None:
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
+    local = {"include_dashboard": False} if address == LOCAL else {}
     try:
-        if address == LOCAL:
-            ray.init(address=LOCAL, include_dashboard=False, **quiet)
-        else:
-            ray.init(address=address, **quiet)
+        with _own_signals():
+            ray.init(address=address, **local, **quiet)
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise StudyError(
@@ -59,6 +60,19 @@ def _connect(ray: Any, address: str) -> None:
             f"--head` here, `ray start --address=HOST:PORT` on every other machine, then "
             f"--cluster HOST:PORT; or --cluster {LOCAL} for this machine alone"
         ) from error
+
+
+@contextmanager
+def _own_signals() -> Iterator[None]:
+    """Keep the command's way to stop: Ray takes SIGTERM for itself, and aborts on it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    earlier = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, earlier)
 
 
 def _bring_own_modules() -> None:

@@ -72,6 +72,8 @@ class Workers:
             message: Message = ray.get(next(stream))
         except RayTaskError as error:
             raise error.cause from None
+        except StopIteration:
+            raise Lost("its messages ended before its errand") from None
         except (
             NodeDiedError, ObjectLostError, OutOfMemoryError, RaySystemError,
             TaskUnschedulableError, WorkerCrashedError,

@@ -1,0 +1,83 @@
+"""The speed benchmarks: tables are drawn from records alone, and parts run small on a CPU."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks import against, probe_cost, replay
+from benchmarks.measure import ratio, records
+from benchmarks.models import MODELS, Problem
+from benchmarks.rivals import EVERY, RIVALS, Plain, Probing
+from benchmarks.table import against as table
+from equilibrate import ESGD
+
+ROOT = Path(__file__).parent.parent
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch):
+    """A network of two layers in the place of the models."""
+
+    def build(device, small):
+        model = torch.nn.Linear(4, 3).to(device)
+        batch = torch.rand(8, 4, device=device)
+        return Problem(model, lambda s: model(batch[: int(8 * s)]).tanh().square().mean())
+
+    monkeypatch.setitem(MODELS, "sine field", build)
+
+
+def test_the_tables_of_the_records_kept_are_those_on_the_page():
+    page = (ROOT / "docs" / "speed.md").read_text()
+    assert table(records(ROOT / "docs" / "speed-cpu.jsonl")) in page
+
+
+def test_every_method_is_measured_or_says_why_not(tmp_path):
+    path = tmp_path / "against.jsonl"
+    ours = [r for r in RIVALS if "fused" not in r.name]
+    against.measure("sine field", ours, CPU, True, 0.0, path)
+    found = {r["method"]: r for r in records(path)}
+    assert sorted(found) == sorted(r.name for r in ours)
+    assert all(("times" in r) != ("error" in r) for r in found.values())
+    assert found["SGD"]["state"] == 0
+    assert found["ESGD"]["state"] == pytest.approx(4, abs=0.5)
+    assert len(found["ESGD"]["times"]) == len(found["ESGD"]["base"])
+    for name in found:
+        assert f"| {name} |" in table(list(found.values()))
+
+
+def test_a_ratio_is_taken_round_by_round():
+    assert ratio([2.0, 6.0, 12.0], [1.0, 2.0, 3.0]) == (3.0, 2.5, 3.5)
+
+
+@pytest.mark.parametrize("options", [{}, {"share": 0.5}, {"joined": False}], ids=str)
+def test_a_block_holds_one_probe(options):
+    problem = MODELS["sine field"](CPU, True)
+    loop = Probing(problem, lambda p: ESGD(p, warmup_probes=1), **options)
+    for _ in range(3):
+        loop.block()
+    state = loop.optimizer.state[problem.parameters()[0]]
+    assert state["probes"] == 3
+    assert float(state["step"]) == 3 * EVERY
+
+
+def test_the_cost_of_a_probe_is_recorded(tmp_path, monkeypatch):
+    way = probe_cost.Way("here")
+    monkeypatch.setattr(probe_cost, "ESGD", lambda p, fused, **options: ESGD(p, **options))
+    line = probe_cost.measure("sine field", way, CPU, True, 0.0, tmp_path / "probe.jsonl")
+    assert math.isfinite(records(tmp_path / "probe.jsonl")[0]["cost"])
+    assert "here" in line
+
+
+def test_plain_and_fused_paths_are_compared(monkeypatch):
+    class Traced(ESGD):
+        def __init__(self, params, fused=False, **options):
+            super().__init__(params, capturable=fused, **options)
+
+    monkeypatch.setattr(replay, "ESGD", Traced)
+    found = replay.compare("sine field", CPU, True)
+    assert found["fused from plain"] < 1e-4
+    assert found["fused from itself"] == 0
+    assert isinstance(Plain.hessian, bool)
