@@ -4,6 +4,7 @@
 """
 
 import email
+import os
 import re
 import subprocess
 import sys
@@ -102,3 +103,9 @@ def test_every_extra_is_tried():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     tried = re.search(r"^for extra in none (.*); do$", (ROOT / ".ci" / "release").read_text(), re.M)
     assert set(tried[1].split()) == project["optional-dependencies"].keys()
+
+
+def test_groups_of_tests_stay_with_one_worker(request):
+    """Two workers that build here at once break each other's files."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        assert request.node.nodeid.endswith("@release")
