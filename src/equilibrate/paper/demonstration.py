@@ -144,7 +144,7 @@ def describe(settings: Settings, records: Records) -> Description:
 FIGURE = Figure(
     name="demonstration",
     title="Demonstration: a deep auto-encoder",
-    settings=lambda quick: Settings(images=5000, epochs=10) if quick else Settings(),
+    settings=lambda quick: Settings(images=5000, epochs=8) if quick else Settings(),
     units=lambda settings: float(settings.epochs * len(METHODS)),
     compute=compute,
     draw=draw,

@@ -61,7 +61,7 @@ class Settings:
 
 QUICK = Settings(
     tasks=(
-        Task("curves-like", 16, 16, ("sgd", "rmsprop", "jacobi", "esgd-warm", "esgd")),
+        Task("curves-like", 14, 14, ("sgd", "rmsprop", "jacobi", "esgd-warm", "esgd")),
         Task("mnist", 1, 1, ("sgd", "rmsprop", "esgd"), optional=True),
     ),
     trials=1,
