@@ -42,13 +42,13 @@ format: $(STAMP)  ## fix style and format in place
 paper: $(STAMP)  ## the paper's figures and claims, quick; PAPER_ARGS= for the full run
 	OMP_WAIT_POLICY=passive $(BIN)/python -m equilibrate.paper $(PAPER_ARGS)
 
-# SOAP comes from a package that nothing else here needs; pure Python, so the folder can be carried
+# Rivals come from packages that nothing else here needs; pure Python, so the folder can be carried
 # to a machine that installs nothing.
-RIVALS := out/rivals
+RIVALS := .rivals
 
-rivals: $(STAMP)  ## fetch the rivals' package into out/rivals
+rivals: $(STAMP)  ## fetch the rivals' packages into .rivals
 	test -d $(RIVALS)/pytorch_optimizer || $(BIN)/python -m pip install --quiet --no-deps \
-	    -c constraints.txt --target $(RIVALS) pytorch-optimizer
+	    -c constraints.txt --target $(RIVALS) pytorch-optimizer torchzero
 
 wins: $(STAMP) rivals  ## the fight against AdamW, Muon, SOAP and others; WINS_ARGS chooses tasks
 	OMP_NUM_THREADS=1 PYTHONPATH=$(RIVALS) $(BIN)/python -m equilibrate.wins $(WINS_ARGS)

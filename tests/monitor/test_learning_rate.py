@@ -58,7 +58,6 @@ def test_nothing_is_changed_and_the_loss_can_still_be_used():
 
 
 def test_training_descends_at_half_of_it_and_fails_at_a_hundred_times():
-    rate = suggest_learning_rate(_network()[1](), list(_network()[0].parameters())).lr
     ends = {}
     for factor in (0.5, 100.0):
         model, loss = _network()

@@ -6,12 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from equilibrate import cli
-from equilibrate.paper import drawing, figure2, figures, run
+from equilibrate.paper import drawing, figure2, figure4, figures, run
 from tests.paper.shrunken import shrink
 
 ROOT = Path(__file__).parents[2]
@@ -161,3 +162,24 @@ def test_parts_computed_side_by_side_make_the_whole(tmp_path, monkeypatch, capsy
     names = [{path.name for path in (out / "records").iterdir()} for out in (together, parts)]
     assert names[0] == names[1]
     assert len(names[0]) == 2
+
+
+def test_a_full_figure_without_a_gpu_is_refused_before_its_data_are_looked_for(
+    tmp_path, monkeypatch, capsys
+):
+    full = replace(run.FIGURES["figure4"], settings=lambda quick: figure4.Settings())
+    monkeypatch.setitem(run.FIGURES, "figure4", full)
+    assert cli.main(["paper", "figure4", "--records-only", "--out", str(tmp_path)]) == 1
+    assert "add --device cuda, or --quick" in capsys.readouterr().err
+    assert not (tmp_path / "records").exists()
+
+
+def test_a_missing_data_file_is_not_taken_for_a_full_disk(tmp_path, monkeypatch, capsys):
+    def compute(*_):
+        raise FileNotFoundError("digits.gz is missing: get it from the library")
+
+    monkeypatch.setitem(run.FIGURES, "figure1", replace(run.FIGURES["figure1"], compute=compute))
+    assert cli.main(["paper", "figure1", "--out", str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert "get it from the library" in said
+    assert "cannot write" not in said

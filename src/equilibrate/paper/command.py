@@ -87,6 +87,9 @@ def execute(arguments: argparse.Namespace, command: str) -> int:
     except (MissingExtra, StudyError) as error:
         print(f"\n{error}", file=sys.stderr)
         return 1
+    except FileNotFoundError as error:  # a data file: the text says where to get it
+        print(f"\n{error}", file=sys.stderr)
+        return 1
     except OSError as error:
         advice = "free some space or choose another folder with --out; records so far are kept"
         print(f"\ncannot write to {arguments.out}: {error}\n{advice}", file=sys.stderr)

@@ -12,7 +12,6 @@ import torch
 from equilibrate.paper.records import AT_ONCE, Data, NotRecorded, Store
 from equilibrate.study.alone import Alone
 from equilibrate.study.course import Moment, Trainer
-from equilibrate.study.files import StudyError
 from equilibrate.study.journal import read_records
 from equilibrate.study.methods import Method
 from equilibrate.study.naming import canonical
@@ -68,8 +67,6 @@ def train(
     """
     if store.frozen:
         return recorded(store, name, trials)
-    if store.device == "cpu" and trials[0].precision == "tf32":
-        raise StudyError(f"{name} in full needs a GPU: add --device cuda, or --quick for a CPU")
     device, width = torch.device(store.device), min(at_once, store.at_once)
     done = 0.0
 
