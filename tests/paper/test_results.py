@@ -53,3 +53,9 @@ def test_nothing_published_names_a_folder_of_one_machine():
     for path in RESULTS.rglob("*"):
         if path.suffix in (".json", ".md", ".html"):
             assert not re.search(r"[\"' ]/(?:home|root|tmp|work|Users)/", path.read_text()), path
+
+
+def test_every_file_that_the_report_names_is_published():
+    named = re.findall(r'href="([^"#:]+)"', (RESULTS / "report.html").read_text())
+    assert len(named) >= 10
+    assert [name for name in named if not (RESULTS / name).exists()] == []

@@ -20,7 +20,7 @@ from equilibrate.paper.records import write
 from equilibrate.study.journal import PACKED, RECORDS, as_line, read_records
 from equilibrate.study.progress import clock
 
-_SHOWN = ("*.png", "*.svg", "claims.json", "report.html")
+_SHOWN = ("*.pdf", "*.png", "*.svg", "claims.json", "report.html")
 _TOLD = ("command", "commit", "device")
 
 

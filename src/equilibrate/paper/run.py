@@ -15,8 +15,8 @@ from equilibrate.paper.drawing import require_drawing
 from equilibrate.paper.figure import Figure
 from equilibrate.paper.figures import FIGURES
 from equilibrate.paper.records import AT_ONCE, NotRecorded, Store
+from equilibrate.paper.studies import require_device
 from equilibrate.study.crew import Crew
-from equilibrate.study.files import StudyError
 from equilibrate.study.progress import Progress
 
 
@@ -72,11 +72,8 @@ def _possible(quick: bool, means: Means) -> list[str]:
 
 def _compute(figure: Figure, out: Path, quick: bool, *, means: Means) -> report.Result:
     settings = _part(figure.settings(quick), means.tasks)
-    if means.device == "cpu" and getattr(settings, "precision", "") == "tf32":
-        raise StudyError(
-            f"{figure.name} in full needs a GPU: add --device cuda, or --quick for a CPU. Records "
-            f"that are there are drawn where it is not named."
-        )
+    if figure.needs_gpu:  # said before data are looked for
+        require_device(figure.name, settings.precision, means.device)
     label = f"{figure.name}{' (quick)' if quick else ''}"
     progress = Progress(label, figure.units(settings))
     store = Store(

@@ -12,6 +12,7 @@ import torch
 from equilibrate.paper.records import AT_ONCE, Data, NotRecorded, Store
 from equilibrate.study.alone import Alone
 from equilibrate.study.course import Moment, Trainer
+from equilibrate.study.files import StudyError
 from equilibrate.study.journal import read_records
 from equilibrate.study.methods import Method
 from equilibrate.study.naming import canonical
@@ -46,6 +47,15 @@ def _what(described: Data) -> str:
     return canonical([described[name] for name in names])
 
 
+def require_device(name: str, precision: str, device: str) -> None:
+    """Raise StudyError where a full study is asked for and no GPU named."""
+    if device == "cpu" and precision == "tf32":
+        raise StudyError(
+            f"{name} in full needs a GPU: add --device cuda, or --quick for a CPU. Records that "
+            f"are there are drawn where it is not named."
+        )
+
+
 def train(
     store: Store,
     name: str,
@@ -67,6 +77,7 @@ def train(
     """
     if store.frozen:
         return recorded(store, name, trials)
+    require_device(name, trials[0].precision, store.device)
     device, width = torch.device(store.device), min(at_once, store.at_once)
     done = 0.0
 
