@@ -148,12 +148,13 @@ def test_muon_takes_hidden_matrices_and_goes_on_from_its_state():
 def test_the_command_writes_a_page_and_figures(tmp_path, capsys):
     given = ["image-64-sine", "--fighters", "esgd", "adamw", "--out", str(tmp_path)]
     given += ["--epochs", "2", "--tuning", "1", "--finals", "2", "--per-decade", "1"]
-    given += ["--extensions", "0"]
+    given += ["--extensions", "0", "--first", "7"]
     assert command.main([*given, "--records-only"]) == 0
     assert not list(tmp_path.glob("*.png"))
     assert command.main([*given, "--frozen"]) == 0  # draws what is recorded
     page = (tmp_path / "wins.md").read_text()
     assert "image-64-sine" in page
+    assert "on instances 7;" in page and "Finals: instances 8 to 9" in page
     for name in ("wins", "wins-image-64-sine"):
         assert (tmp_path / f"{name}.png").stat().st_size > 1000
     (timing,) = tmp_path.glob("records/timing-*.json")

@@ -44,6 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--workers", type=_count, default=1, metavar="N", help="trials that train at once")
     add("--tuning", type=_count, default=2, metavar="N", help="instances for tuning (default: 2)")
     add("--finals", type=_count, default=5, metavar="N", help="instances for finals (default: 5)")
+    add("--first", type=int, default=0, metavar="N",
+        help="the first instance (default: 0); another number makes all of them fresh")  # fmt: skip
     add("--epochs", type=_count, metavar="N", help="of a trial at most; shorter for a trial run")
     add("--per-decade", type=_count, default=4, metavar="N", help="learning rates in a decade")
     add("--extensions", type=int, default=2, metavar="N", help="of all grids at most (default: 2)")
@@ -120,8 +122,9 @@ def _task(name: str, arguments: argparse.Namespace) -> Task:
 
 
 def _plan(arguments: argparse.Namespace) -> Plan:
-    tuning = tuple(range(arguments.tuning))
-    finals = tuple(range(arguments.tuning, arguments.tuning + arguments.finals))
+    middle = arguments.first + arguments.tuning
+    tuning = tuple(range(arguments.first, middle))
+    finals = tuple(range(middle, middle + arguments.finals))
     return Plan(tuning, finals, arguments.per_decade, arguments.extensions, arguments.ramp)
 
 

@@ -45,12 +45,16 @@ def _introduction(results: Sequence[Result], plan: Plan, command: str, schedule:
         "# The fight", "",
         f"`{command}`", "",
         f"Every fighter on a task: {' or '.join(map(str, sorted(counts)))} learning rates, "
-        f"{plan.per_decade} a decade, on {len(plan.tuning)} instances; grids are extended for all "
-        f"fighters of a task or for none. Schedule: {schedule}. Finals: {len(plan.finals)} other "
-        f"instances, each with a seed of its own; median (least to greatest).",
+        f"{plan.per_decade} a decade, on instances {_span(plan.tuning)}; grids are extended "
+        f"for all fighters of a task or for none. Schedule: {schedule}. Finals: instances "
+        f"{_span(plan.finals)}, each with a seed of its own; median (least to greatest).",
         "The target is tuned AdamW's own median final error. Seconds are updates times the pace "
         "of an update, measured side by side, one trial at a time.",
     ])  # fmt: skip
+
+
+def _span(instances: Sequence[int]) -> str:
+    return f"{instances[0]} to {instances[-1]}" if len(instances) > 1 else str(instances[0])
 
 
 def _verdicts(results: Sequence[Result], paces: Sequence[Pace]) -> str:
