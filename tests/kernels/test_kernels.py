@@ -85,7 +85,7 @@ def test_a_fold_is_the_plain_fold_and_sums_up(kind, dtype):
     shapes = [*SHAPES, (0,)]
     diagonals = [_random(s, dtype).abs() * (_random(s) > 0) for s in shapes]
     products = [_random(s, dtype) * (_random(s) > 0) for s in shapes]
-    weights = torch.rand(len(shapes), dtype=torch.float64, device=DEVICE) * 3 + 1
+    weights = (torch.rand(len(shapes), dtype=torch.float64) * 3 + 1).to(DEVICE)
     own = [d.clone() for d in diagonals]
     fine = torch.tensor(True, device=DEVICE)
     totals, counts = fold(kind, own, products, *kind.shares(weights), fine)
@@ -127,8 +127,8 @@ def test_an_update_is_the_plain_update(dtype, momentum, shift):
     buffers = tensors(wide) if momentum else None
     number = lambda x: torch.tensor(x, dtype=torch.float64, device=DEVICE)  # noqa: E731
     options = {
-        "lr": number(0.02), "damping": torch.rand(len(SHAPES), device=DEVICE).double(),
-        "fill": torch.rand(len(SHAPES), device=DEVICE).double(), "maximize": False,
+        "lr": number(0.02), "damping": torch.rand(len(SHAPES)).double().to(DEVICE),
+        "fill": torch.rand(len(SHAPES)).double().to(DEVICE), "maximize": False,
         "momentum": number(momentum) if momentum else None, "nesterov": momentum > 0,
         "weight_decay": number(0.1),
     }  # fmt: skip
