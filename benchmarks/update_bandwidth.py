@@ -53,7 +53,7 @@ def contestants(parameters: list[Tensor]) -> dict[str, Any]:
     made = {name: _ready(make(parameters), parameters) for name, make in makes.items()}
     runs = {name: _repeated(optimizer.step) for name, optimizer in made.items()}
     esgd = made["ESGD, fused"]
-    if len(parameters) < 100:  # building takes a minute for more
+    if len(parameters) < 20:  # building takes long for more
         runs["ESGD, compiled foreach"] = _repeated(lambda: _compiled(esgd, parameters))
     runs["drawing signs"] = _repeated(esgd._draw)
     products = {p: torch.randn_like(p) for p in parameters}
