@@ -1,4 +1,7 @@
-"""The fight: tune every fighter alike, extend all grids or none, then the finals."""
+"""The fight: tune every fighter alike, extend all grids or none, then the finals.
+
+Ours train in the finals once more with the learning rate as shipped, which nobody searched.
+"""
 
 import math
 import statistics
@@ -9,7 +12,7 @@ from equilibrate.study.journal import Record
 from equilibrate.study.outcome import final_error
 from equilibrate.study.space import LogUniform
 from equilibrate.wins.arena import Arena, Job
-from equilibrate.wins.fighters import FIGHTERS
+from equilibrate.wins.fighters import FIGHTERS, SHIPPED_RATE, is_ours
 from equilibrate.wins.grid import MOST_EXTENSIONS, PER_DECADE, at_an_end, rates
 from equilibrate.wins.tasks import Task
 
@@ -53,6 +56,7 @@ class Result:
     tuning: Mapping[str, list[Record]]
     best: Mapping[str, float]  # learning rate
     finals: Mapping[str, list[Record]]  # one an instance
+    shipped: Mapping[str, list[Record]]  # finals of ours with the learning rate as shipped
 
     @property
     def at_an_end(self) -> list[str]:
@@ -71,6 +75,7 @@ def fight(tasks: Sequence[Task], plan: Plan, arena: Arena) -> list[Result]:
         unsettled = [task for task in unsettled if _ends(task, plan, number, arena)]
     chosen = {task.name: _best(task, plan, extensions[task.name], arena) for task in tasks}
     arena.train([job for task in tasks for job in _finals(task, plan, chosen[task.name])], "finals")
+    arena.train([job for task in tasks for job in _shipped(task, plan)], "finals, as shipped")
     return [_result(task, plan, extensions[task.name], arena) for task in tasks]
 
 
@@ -109,7 +114,11 @@ def _tuning(task: Task, plan: Plan, extensions: int) -> list[Job]:
 
 def _finals(task: Task, plan: Plan, best: Mapping[str, float]) -> list[Job]:
     schedule = plan.schedule(task)
-    return [Job(task, f, i, (best[f],), schedule) for f in task.fighters for i in plan.finals]
+    return [Job(task, f, i, (best[f],), schedule) for f in best for i in plan.finals]
+
+
+def _shipped(task: Task, plan: Plan) -> list[Job]:
+    return _finals(task, plan, dict.fromkeys(filter(is_ours, task.fighters), SHIPPED_RATE))
 
 
 def _by_fighter(jobs: Sequence[Job], arena: Arena) -> dict[str, list[Record]]:
@@ -137,4 +146,5 @@ def _result(task: Task, plan: Plan, extensions: int, arena: Arena) -> Result:
         tuning=_by_fighter(_tuning(task, plan, extensions), arena),
         best=best,
         finals=_by_fighter(_finals(task, plan, best), arena),
+        shipped=_by_fighter(_shipped(task, plan), arena),
     )
