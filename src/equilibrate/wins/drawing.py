@@ -24,7 +24,7 @@ _COLOURS = {
     "nadam": SKY, "rmsprop": GREY, "muon": GREEN, "soap": BLACK, "lbfgs": "#8B6914",
 }  # fmt: skip
 Paces = Mapping[str, Pace]
-FIELDS_DPI = 100
+DPI = 100
 
 
 def label(fighter: str) -> str:
@@ -53,20 +53,21 @@ def curves(results: Sequence[Result], paces: Sequence[Paces]) -> Any:
     """Draw two panels a task: error against time, and tuning; two tasks a row where many."""
     abreast = 2 if len(results) > 2 else 1
     rows = math.ceil(len(results) / abreast)
-    picture, grid = axes(rows, 2 * abreast, (7 * abreast, 2.7 * rows + 0.5), squeeze=False)
+    size = (15 if abreast == 2 else 9, 2.7 * rows + 0.5)
+    picture, grid = axes(rows, 2 * abreast, size, squeeze=False)
     for panel in grid.flat[2 * len(results) :]:
         panel.set_axis_off()
     for number, (result, pace) in enumerate(zip(results, paces, strict=True)):
         _curves(grid.flat[2 * number], result, pace)
         _rates(grid.flat[2 * number + 1], result)
-    _legend(picture, grid.flat[0], results, columns=4 * abreast)
+    _legend(picture, grid.flat[0], results, columns=8 if abreast == 2 else 4)
     return picture
 
 
 def fields(target: Tensor, faults: Mapping[str, Tensor], title: str) -> Any:
     """Draw the target and every fighter's field, and below each what is wrong with it.
 
-    To be saved with `FIELDS_DPI`: every pixel of a field then covers whole pixels of the file.
+    To be saved with `DPI`: every pixel of a field then covers whole pixels of the file.
     """
     size = (0.2 + 2.72 * (len(faults) + 1), 6.2)
     picture, grid = axes(2, len(faults) + 1, size, squeeze=False)

@@ -11,7 +11,7 @@ from equilibrate.wins.fighters import BASELINE, FIGHTERS, OURS, SHIPPED_RATE, is
 from equilibrate.wins.fought import Fought
 from equilibrate.wins.grid import at_an_end
 from equilibrate.wins.interval import coverage, interval, rank
-from equilibrate.wins.reading import TIE, Score, best_rival, scores, target, verdict
+from equilibrate.wins.reading import TIE, Score, behind, best_rival, scores, target, verdict
 from equilibrate.wins.terms import Terms
 from equilibrate.wins.timing import Pace
 
@@ -62,8 +62,10 @@ def _introduction(terms: Terms) -> str:
         "for none. Finals run on other instances, each with a seed of its own.", "",
         "The target is tuned AdamW's own median final error. Seconds are updates times the pace of "
         "an update, measured side by side in turns, the warm-up counted. Gaps are paired, instance "
-        "by instance, and positive where ours is better. *Wins* and *loses*: by 3 dB or more and "
-        "intervals apart; *ahead* and *behind*: the interval of the gap lies on one side of zero; "
+        "by instance, and positive where ours is better; *worse than* counts the finals that ended "
+        "worse on the same instance. *Not tuned* is the learning rate as shipped. *Wins* and "
+        "*loses*: by 3 dB or more and intervals apart; *ahead* and *behind*: the interval of the "
+        "gap lies on one side of zero; *level*: less than 0.1 dB; "
         "*mixed*: it does not.",
     ])  # fmt: skip
 
@@ -123,7 +125,7 @@ def _figures(fought: Fought, folder: str) -> str:
 def _task(result: Result, pace: Mapping[str, Pace]) -> str:
     goal = _one_error(target(result), result.task.decibels)
     goal += " dB" if result.task.decibels else ""
-    header = ["fighter", "lr", "final error", f"worse than {label(best_rival(result))}'s median",
+    header = ["fighter", "lr", "final error", f"worse than {label(best_rival(result))}",
               "updates to target", "s to target", "ms an update",
               "diverged: tuning, finals"]  # fmt: skip
     rows = [_row(result, score, pace) for score in scores(result, pace)]
@@ -141,10 +143,15 @@ def _row(result: Result, score: Score, pace: Mapping[str, Pace]) -> list[str]:
     tuning, finals = result.tuning[score.fighter], len(result.finals[score.fighter])
     return [
         _name(score.fighter), f"{score.rate:g}", _error(score.error, result.task.decibels),
-        f"{score.behind} of {finals}", _cost(score.updates, ".0f"), _cost(score.seconds, ".3g"),
+        _behind(result, score), _cost(score.updates, ".0f"), _cost(score.seconds, ".3g"),
         f"{1000 * pace[score.fighter].seconds:.3g}",
         f"{_failures(tuning)} of {len(tuning)}, {score.failed} of {finals}",
     ]  # fmt: skip
+
+
+def _behind(result: Result, score: Score) -> str:
+    itself = score.fighter == best_rival(result)
+    return "-" if itself else f"{score.behind} of {len(result.finals[score.fighter])}"
 
 
 def _shipped_row(result: Result, fighter: str) -> list[str]:
@@ -152,7 +159,8 @@ def _shipped_row(result: Result, fighter: str) -> list[str]:
     error = _error(interval(map(final_error, records)), result.task.decibels)
     failed = f"-, {_failures(records)} of {len(records)}"
     name = f"{_name(fighter)}, not tuned"
-    return [name, f"{SHIPPED_RATE:g}", error, "", "", "", "", failed]
+    worse = f"{behind(result, records)} of {len(records)}"
+    return [name, f"{SHIPPED_RATE:g}", error, worse, "", "", "", failed]
 
 
 def _diverged(fights: Sequence[Fought]) -> str:
@@ -168,7 +176,7 @@ def _diverged(fights: Sequence[Fought]) -> str:
     shipped = [r for result in results for rows_ in result.shipped.values() for r in rows_]
     return "\n".join([
         "## Diverged", "",
-        "Trials of the tuning that ended in a number that is none.", "",
+        "Trials of the tuning whose loss became infinite or not a number.", "",
         _table(["fighter", "trials", "diverged", "from lr"], rows), "",
         f"With the learning rate as shipped, {SHIPPED_RATE:g}: {_failures(shipped)} of "
         f"{len(shipped)} finals of ours.",

@@ -30,7 +30,7 @@ class Score:
     updates: Spread  # until the target
     seconds: Spread  # until the target, at the measured pace
     failed: int
-    behind: int  # finals that ended worse than the best rival's median
+    behind: int  # finals that ended worse than the best rival's on the same instance
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,7 @@ class Verdict:
 
 def scores(result: Result, pace: Mapping[str, Pace]) -> list[Score]:
     """Return a score for every fighter of a task, in the order given."""
-    goal, bar = target(result), _median(result, best_rival(result))
-    return [_score(result, fighter, goal, bar, pace[fighter]) for fighter in result.task.fighters]
+    return [_score(result, fighter, pace[fighter]) for fighter in result.task.fighters]
 
 
 def target(result: Result) -> float:
@@ -87,6 +86,13 @@ def verdict(result: Result, pace: Mapping[str, Pace], ours: str = OURS) -> Verdi
         sooner=own.seconds.median < quickest.seconds.median,
         sooner_apart=_apart(own.seconds, quickest.seconds),
     )
+
+
+def behind(result: Result, records: Sequence[Record]) -> int:
+    """Count the finals that ended worse than the best rival's on the same instance."""
+    pairs = zip(result.finals[best_rival(result)], records, strict=True)
+    gaps = (decibels(final_error(theirs), final_error(own)) for theirs, own in pairs)
+    return sum(gap < -TIE for gap in gaps)
 
 
 def _median(result: Result, fighter: str) -> float:
@@ -148,16 +154,15 @@ def _start(record: Record) -> float:
     return float(record["curve"]["error"][0])
 
 
-def _score(result: Result, fighter: str, goal: float, bar: float, pace: Pace) -> Score:
-    records = result.finals[fighter]
-    errors = [final_error(record) for record in records]
+def _score(result: Result, fighter: str, pace: Pace) -> Score:
+    records, goal = result.finals[fighter], target(result)
     updates = [cost_to(record, goal) for record in records]
     return Score(
         fighter=fighter,
         rate=result.best[fighter],
-        error=interval(errors),
+        error=interval(map(final_error, records)),
         updates=interval(updates),
         seconds=interval(map(pace.until, updates)),
         failed=sum(record["status"] != "finished" for record in records),
-        behind=sum(decibels(bar, error) < -TIE for error in errors),
+        behind=behind(result, records),
     )
