@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from equilibrate.wins.fight import Result
+from equilibrate.wins.fight import CHOICES, Result, least_worst
 from equilibrate.wins.interval import COVERAGE, coverage, interval, rank
 from equilibrate.wins.page import standing
 from equilibrate.wins.reading import scores, verdict
@@ -121,3 +121,12 @@ def test_nobody_is_first_to_a_target_that_no_rival_meets():
     found = result(replace(TASK, fighters=("esgd", "adamw")), **rows)
     assert verdict(found, EVEN).soonest == ""
     assert not verdict(found, EVEN).sooner
+
+
+def test_the_least_worst_rate_minds_the_instance_that_went_wrong():
+    rows = [(0.1, 1e-7), (0.1, 1e-8), (0.3, 1e-15), (0.3, 0.2), (0.01, 1e-3), (0.01, 1e-3)]
+    trials = [{**record(error), "settings": {"lr": rate}} for rate, error in rows]
+    assert least_worst(trials) == (0.1, 1e-7)
+    assert [CHOICES[name](trials) for name in ("mean", "worst")] == [0.3, 0.1]
+    trials.append({**trials[0], "status": "diverged"})
+    assert least_worst(trials) == (0.01, 1e-3)

@@ -12,6 +12,7 @@ from equilibrate.paper.drawing import MissingExtra, require_drawing
 from equilibrate.paper.records import NotRecorded
 from equilibrate.study.files import StudyError
 from equilibrate.wins.arena import Arena
+from equilibrate.wins.fight import CHOICES
 from equilibrate.wins.fighters import BASELINE, FIGHTERS, OURS
 from equilibrate.wins.fought import fought
 from equilibrate.wins.page import page
@@ -73,6 +74,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--ramp", type=float, default=Terms.ramp, metavar="SHARE",
         help="of a run in which every learning rate rises first (default: none)")  # fmt: skip
+    add("--choose", choices=CHOICES, default=Terms.choose,
+        help="the learning rate with the least geometric mean of the errors over the instances, or "
+        "with the least error on the worst of them (default: mean)")  # fmt: skip
     add("--records-only", action="store_true",
         help="draw nothing: for a machine without matplotlib")  # fmt: skip
     add("--frozen", action="store_true", help="train nothing: draw from the records alone")

@@ -6,16 +6,26 @@ from collections.abc import Mapping, Sequence
 from equilibrate.study.fields.problems import psnr
 from equilibrate.study.outcome import Spread, final_error
 from equilibrate.wins.drawing import label
-from equilibrate.wins.fight import Result
+from equilibrate.wins.fight import Result, least_worst
 from equilibrate.wins.fighters import BASELINE, FIGHTERS, OURS, SHIPPED_RATE, is_ours
 from equilibrate.wins.fought import Fought
 from equilibrate.wins.grid import at_an_end
 from equilibrate.wins.interval import coverage, interval, rank
-from equilibrate.wins.reading import TIE, Score, behind, best_rival, scores, target, verdict
+from equilibrate.wins.reading import (
+    TIE,
+    Score,
+    behind,
+    best_rival,
+    scores,
+    target,
+    verdict,
+)
 from equilibrate.wins.terms import Terms
 from equilibrate.wins.timing import Pace
 
 CLEAR = 3.0  # decibels: what counts as a win
+_CHOSEN = {"mean": "the least geometric mean of the errors",
+           "worst": "the least error on the worst instance"}  # fmt: skip
 _VERDICTS = ["task", "ours", "", "best rival", "gap, dB", "gap to AdamW, dB", "intervals apart",
              "first to the target"]  # fmt: skip
 
@@ -63,10 +73,10 @@ def _introduction(terms: Terms) -> str:
         "The target is tuned AdamW's own median final error. Seconds are updates times the pace of "
         "an update, measured side by side in turns, the warm-up counted. Gaps are paired, instance "
         "by instance, and positive where ours is better; *worse than* counts the finals that ended "
-        "worse on the same instance. *Not tuned* is the learning rate as shipped. *Wins* and "
+        "worse on the same instance. *Least worst of the tuning*: the least error on the worst "
+        "instance, and its learning rate. *Not tuned* is the learning rate as shipped. *Wins* and "
         "*loses*: by 3 dB or more and intervals apart; *ahead* and *behind*: the interval of the "
-        "gap lies on one side of zero; *level*: less than 0.1 dB; "
-        "*mixed*: it does not.",
+        "gap lies on one side of zero; *mixed*: it does not; *level*: a gap of less than 0.1 dB.",
     ])  # fmt: skip
 
 
@@ -78,8 +88,9 @@ def _terms(fought: Fought) -> str:
         f"## Instances {plan.tuning[0]} to {plan.finals[-1]}", "",
         f"`{fought.terms.command}`", "",
         f"{' or '.join(map(str, counts))} learning rates, {plan.per_decade} a decade, on "
-        f"{_span(plan.tuning)}. Finals: {_span(plan.finals)}. Medians, and in brackets "
-        f"their {coverage(finals, k):.0%} interval, {_ranks(k)}.",
+        f"{_span(plan.tuning)}; the one with {_CHOSEN[plan.choose]} is taken. Finals: "
+        f"{_span(plan.finals)}. Medians, and in brackets their "
+        f"{coverage(finals, k):.0%} interval, {_ranks(k)}.",
     ])  # fmt: skip
 
 
@@ -125,8 +136,9 @@ def _figures(fought: Fought, folder: str) -> str:
 def _task(result: Result, pace: Mapping[str, Pace]) -> str:
     goal = _one_error(target(result), result.task.decibels)
     goal += " dB" if result.task.decibels else ""
-    header = ["fighter", "lr", "final error", f"worse than {label(best_rival(result))}",
-              "updates to target", "s to target", "ms an update",
+    header = ["fighter", "lr", "after a tenth of the run", "final error",
+              f"worse than {label(best_rival(result))}", "updates to target", "s to target",
+              "ms an update", "least worst of the tuning",
               "diverged: tuning, finals"]  # fmt: skip
     rows = [_row(result, score, pace) for score in scores(result, pace)]
     rows += [_shipped_row(result, fighter) for fighter in result.shipped]
@@ -142,11 +154,18 @@ def _task(result: Result, pace: Mapping[str, Pace]) -> str:
 def _row(result: Result, score: Score, pace: Mapping[str, Pace]) -> list[str]:
     tuning, finals = result.tuning[score.fighter], len(result.finals[score.fighter])
     return [
-        _name(score.fighter), f"{score.rate:g}", _error(score.error, result.task.decibels),
+        _name(score.fighter), f"{score.rate:g}", _error(score.early, result.task.decibels),
+        _error(score.error, result.task.decibels),
         _behind(result, score), _cost(score.updates, ".0f"), _cost(score.seconds, ".3g"),
-        f"{1000 * pace[score.fighter].seconds:.3g}",
+        f"{1000 * pace[score.fighter].seconds:.3g}", _least_worst(result, score.fighter),
         f"{_failures(tuning)} of {len(tuning)}, {score.failed} of {finals}",
     ]  # fmt: skip
+
+
+def _least_worst(result: Result, fighter: str) -> str:
+    rate, error = least_worst(result.tuning[fighter])
+    unit = " dB" if result.task.decibels else ""
+    return f"{_one_error(error, result.task.decibels)}{unit} at {rate:g}"
 
 
 def _behind(result: Result, score: Score) -> str:
@@ -160,7 +179,7 @@ def _shipped_row(result: Result, fighter: str) -> list[str]:
     failed = f"-, {_failures(records)} of {len(records)}"
     name = f"{_name(fighter)}, not tuned"
     worse = f"{behind(result, records)} of {len(records)}"
-    return [name, f"{SHIPPED_RATE:g}", error, worse, "", "", "", failed]
+    return [name, f"{SHIPPED_RATE:g}", "", error, worse, "", "", "", "", failed]
 
 
 def _diverged(fights: Sequence[Fought]) -> str:

@@ -27,6 +27,7 @@ class Score:
     fighter: str
     rate: float
     error: Spread
+    early: Spread  # the error after a tenth of the run
     updates: Spread  # until the target
     seconds: Spread  # until the target, at the measured pace
     failed: int
@@ -150,6 +151,18 @@ def levels(result: Result) -> list[float]:
     return [start * (end / start) ** (k / _LEVELS) for k in range(1, _LEVELS + 1)]
 
 
+def early_error(record: Record) -> float:
+    """Return the error last measured within the first tenth of a run.
+
+    Example:
+        >>> early_error({"curve": {"updates": [0, 9, 11, 100], "error": [4.0, 3.0, 2.0, 1.0]}})
+        3.0
+    """
+    updates, errors = record["curve"]["updates"], record["curve"]["error"]
+    points = zip(updates, errors, strict=True)
+    return [float(error) for done, error in points if 10 * done <= updates[-1]][-1]
+
+
 def _start(record: Record) -> float:
     return float(record["curve"]["error"][0])
 
@@ -161,6 +174,7 @@ def _score(result: Result, fighter: str, pace: Pace) -> Score:
         fighter=fighter,
         rate=result.best[fighter],
         error=interval(map(final_error, records)),
+        early=interval(map(early_error, records)),
         updates=interval(updates),
         seconds=interval(map(pace.until, updates)),
         failed=sum(record["status"] != "finished" for record in records),

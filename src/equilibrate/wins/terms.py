@@ -31,6 +31,7 @@ class Terms:
     per_decade: int = PER_DECADE
     extensions: int = MOST_EXTENSIONS
     ramp: float = 0.0
+    choose: str = "mean"
     epochs: int | None = None
     fighters: tuple[str, ...] | None = None
 
@@ -42,7 +43,7 @@ class Terms:
     @classmethod
     def chosen(cls, values: Mapping[str, Any]) -> "Terms":
         """Take the fields out of a mapping that may hold more."""
-        own: dict[str, Any] = {field.name: values[field.name] for field in fields(cls)}
+        own: dict[str, Any] = {f.name: values[f.name] for f in fields(cls) if f.name in values}
         own |= {name: tuple(value) for name, value in own.items() if isinstance(value, list)}
         return cls(**own)
 
@@ -52,8 +53,9 @@ class Terms:
 
     @property
     def name(self) -> str:
-        """Schedule, first instance, instances of the tuning, of the finals."""
-        return f"{self.page}-{self.first}-{self.tuning}-{self.finals}"
+        """Schedule, first instance, instances of the tuning, of the finals, choice if unusual."""
+        choice = "" if self.choose == Terms.choose else f"-{self.choose}"
+        return f"{self.page}-{self.first}-{self.tuning}-{self.finals}{choice}"
 
     @property
     def page(self) -> str:
@@ -77,7 +79,7 @@ class Terms:
         middle = self.first + self.tuning
         tuning = tuple(range(self.first, middle))
         finals = tuple(range(middle, middle + self.finals))
-        return Plan(tuning, finals, self.per_decade, self.extensions, self.ramp)
+        return Plan(tuning, finals, self.per_decade, self.extensions, self.ramp, self.choose)
 
     def with_tasks(self, others: tuple[str, ...]) -> "Terms":
         """Return the same terms for more tasks, in the order of the list of all."""
