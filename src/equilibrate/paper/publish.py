@@ -66,6 +66,7 @@ def _origin(results: Path) -> str:
             "Figures, claims (`claims.json`), the report (`report.html`) and the records behind",
             "them. `equilibrate paper --out results` draws everything again from the records;",
             "`pandas.read_json(path, lines=True)` reads a study's `records.jsonl.gz`.",
+            "The fight against other optimizers has a folder of its own, `wins`.",
             "",
             "The time is that from the first start to the last record. Commands on one GPU ran",
             "side by side and shared it.",
