@@ -1,9 +1,10 @@
 """The report of fights as one Markdown page: verdicts, and a table for every task."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from equilibrate.study.fields.problems import psnr
+from equilibrate.study.journal import Record
 from equilibrate.study.outcome import Spread, final_error
 from equilibrate.wins.drawing import label
 from equilibrate.wins.fight import Result, least_worst
@@ -187,12 +188,12 @@ def _diverged(fights: Sequence[Fought]) -> str:
     results = [result for one in fights for result in one.results]
     rows = []
     for fighter in FIGHTERS:
-        trials = [r for result in results for r in result.tuning.get(fighter, ())]
-        lost = [r["settings"]["lr"] for r in trials if r["status"] != "finished"]
+        trials = _once(result.tuning.get(fighter, ()) for result in results)
+        lost = [record["settings"]["lr"] for record in trials if record["status"] != "finished"]
         if trials:
             least = f"{min(lost):g}" if lost else "-"
             rows.append([_name(fighter), str(len(trials)), str(len(lost)), least])
-    shipped = [r for result in results for rows_ in result.shipped.values() for r in rows_]
+    shipped = _once(records for result in results for records in result.shipped.values())
     return "\n".join([
         "## Diverged", "",
         "Trials of the tuning whose loss became infinite or not a number.", "",
@@ -200,6 +201,11 @@ def _diverged(fights: Sequence[Fought]) -> str:
         f"With the learning rate as shipped, {SHIPPED_RATE:g}: {_failures(shipped)} of "
         f"{len(shipped)} finals of ours.",
     ])  # fmt: skip
+
+
+def _once(rows: Iterable[Sequence[Record]]) -> list[Record]:
+    """Return all records; two fights may share some."""
+    return list({record["key"]: record for row in rows for record in row}.values())
 
 
 def _failures(records: Sequence[Mapping[str, object]]) -> int:
