@@ -72,6 +72,32 @@ def test_a_second_run_and_a_frozen_store_read_what_is_there(computed):
         compute(replace(FIGURE3, trials=3), frozen, progress)
 
 
+def test_a_frozen_store_shows_the_search_before_seeds_and_times(computed, tmp_path):
+    folder, _, _ = computed
+    for study in folder.glob("figure3-*/records.jsonl"):
+        lines = [line for line in study.read_text().splitlines() if '"seed":0' in line]
+        (tmp_path / study.parent.name).mkdir()
+        (tmp_path / study.parent.name / study.name).write_text("\n".join(lines) + "\n")
+    progress = Progress("figure3", figure3.units(FIGURE3), stream=None)
+    records = compute(FIGURE3, Store(tmp_path, frozen=True), progress)
+    assert not [record for record in records if "timing" in record]
+    for task in FIGURE3.tasks:
+        for arm in arms_of(records, task.problem).values():
+            assert len(arm.seeds) == 1
+    assert figure3.describe(FIGURE3, records).tables
+    figure3.draw(FIGURE3, records)
+
+
+def test_a_long_run_that_was_cut_counts_as_far_as_it_came():
+    records = _study(AS_SAID)
+    (longest,) = (r for r in records if r["method"] == "esgd" and r["epochs"] == 2500)
+    kept = {name: values[:-5] for name, values in longest["curve"].items()}
+    longest |= {"status": "cut", "curve": kept, "final_error": kept["error"][-1]}
+    arm = arms_of(records, "mnist")["esgd"]
+    assert (arm.trained, arm.last) == (kept["epoch"][-1], kept["error"][-1])
+    assert arm.best["epochs"] == 1000
+
+
 def _no_data(name):
     def data():
         raise AssertionError("redrawing must not read data")

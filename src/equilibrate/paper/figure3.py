@@ -17,7 +17,7 @@ from equilibrate.paper.figure import Description, Figure, Judgement, Records
 from equilibrate.paper.figure3_arms import up_to
 from equilibrate.paper.figure3_timing import timing
 from equilibrate.paper.records import AT_ONCE, Data, NotRecorded, Store
-from equilibrate.paper.studies import study_folder, train
+from equilibrate.paper.studies import known, study_folder, train
 from equilibrate.study.journal import read_records
 from equilibrate.study.mnist import mnist_at_hand
 from equilibrate.study.outcome import winner
@@ -102,7 +102,8 @@ def compute(
 ) -> Records:
     """Train every task's search and winners, time the arms, or read the records of all that.
 
-    Reading leaves out a task that has no records at all; so a part can be shown before the whole.
+    Reading leaves out a task without records, and the seeds and times that are not recorded yet: so
+    a part can be shown before the whole.
     """
     records: list[Data] = []
     for task in chosen.tasks:
@@ -111,10 +112,7 @@ def compute(
             continue
         problem = problems[task.problem](store.data)
         records += _task(chosen, task, problem, store, progress)
-        timed = timing(
-            store, problem, task.problem, task.arms, chosen.precision, chosen.timed_together
-        )
-        records.append({**timed, "timing": task.problem})
+        records += _timing(chosen, task, problem, store)
     if not records:
         raise NotRecorded("figure3: no task is recorded")
     return records
@@ -173,10 +171,20 @@ def _task(
         for arm, drawn in won.items()
         for seed in range(1, chosen.seeds)
     ]
+    if store.frozen:
+        repeated = known(store, name, repeated)
     if repeated:
         records += together(repeated, progress)
     records += [r for r in longest if past(r["curve"], task.epochs)]
     return [{**record, "task": task.problem} for record in records]
+
+
+def _timing(chosen: Settings, task: Task, problem: Problem, store: Store) -> list[Data]:
+    asked = (task.problem, task.arms, chosen.precision, chosen.timed_together)
+    try:
+        return [{**timing(store, problem, *asked), "timing": task.problem}]
+    except NotRecorded:  # of a frozen store
+        return []
 
 
 def _drawn(chosen: Settings, arm: str) -> list[dict[str, Any]]:

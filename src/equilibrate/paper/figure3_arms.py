@@ -43,6 +43,11 @@ class Arm:
         """The error at the end of the longest run."""
         return error_at(self.longest)
 
+    @property
+    def trained(self) -> int:
+        """The epochs of the longest run, as far as it came."""
+        return int(self.longest["curve"]["epoch"][-1])
+
     def epochs_to(self, target: float) -> float:
         """The epochs until the longest run has measured an error of at most `target`."""
         curve = self.longest["curve"]
@@ -51,15 +56,20 @@ class Arm:
 
 
 def error_at(record: Mapping[str, Any], epoch: float | None = None) -> float:
-    """The error last measured up to an epoch; infinite once the trial diverged.
+    """The error last measured up to an epoch; infinite where the trial diverged or ended before.
 
     Example:
         >>> curve = {"epoch": [0, 10, 20], "error": [5.0, 2.0, 1.0]}
         >>> error_at({"status": "finished", "curve": curve}, 15)
         2.0
+        >>> cut = {"status": "cut", "curve": curve}
+        >>> error_at(cut), error_at(cut, 30)
+        (1.0, inf)
     """
     epochs, errors = record["curve"]["epoch"], record["curve"]["error"]
-    if record["status"] != "finished" and (epoch is None or epoch > max(epochs, default=-1)):
+    status = record["status"]
+    beyond = status == "diverged" if epoch is None else epoch > max(epochs, default=-1)
+    if status != "finished" and beyond:
         return math.inf
     known = [e for when, e in zip(epochs, errors, strict=True) if epoch is None or when <= epoch]
     return float(known[-1]) if known else math.inf

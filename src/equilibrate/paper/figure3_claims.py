@@ -63,7 +63,7 @@ def _evidence(arms: Arms) -> str:
     trials = max(len(arm.searched) for arm in arms.values())
     seeds = max(len(arm.seeds) for arm in arms.values())
     epochs = max(arm.best["epochs"] for arm in arms.values())
-    longest = max(arm.longest["epochs"] for arm in arms.values())
+    longest = max(arm.trained for arm in arms.values())
     return (
         f"figure3: best of {trials} trial(s) an arm at {epochs} epochs, {seeds} seed(s), median "
         f"[least, greatest]; one seed to {longest} epochs"
@@ -120,7 +120,7 @@ def _after_250(arms: Arms) -> Judgement:
 def _reaches(arms: Arms) -> Judgement:
     best = min((arms[name] for name in ESGD if name in arms), key=lambda arm: arm.last)
     verdict: Verdict = "holds" if best.last <= PAPER_ESGD else "does not hold"
-    said = f"{best.last:.3g} ({best.label}) after {best.longest['epochs']} epochs; " + "; ".join(
+    said = f"{best.last:.3g} ({best.label}) after {best.trained} epochs; " + "; ".join(
         f"{arms[name].label} {arms[name].last:.3g}" for name in ESGD if name in arms
     )
     return Judgement("S8", verdict, said, _evidence(arms), {"error": best.last})

@@ -131,6 +131,6 @@ def _row(arm: Arm, timings: dict[str, float]) -> tuple[str, ...]:
         settings,
         f"{arm.best['final_error']:.3g}",
         told(arm.error()),
-        f"{arm.last:.3g} at {arm.longest['epochs']} epochs",
+        f"{arm.last:.3g} at {arm.trained} epochs",
         time,
     )
