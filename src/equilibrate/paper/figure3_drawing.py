@@ -43,6 +43,8 @@ def draw(records: Records, timings: dict[str, dict[str, float]]) -> "Picture":
                 _curve(grid[1][column], arm, _seconds_per_epoch(arm, timings[task][name]) / 60)
         _dress(grid[0][column], TITLES[task], "epochs")
         _dress(grid[1][column], "", "minutes for one run of many at once")
+        if not grid[1][column].get_lines():
+            _say(grid[1][column], "the time of an update is not recorded yet")
     for row in grid:
         row[0].set_ylabel("training squared error")
     handles, labels = grid[0][0].get_legend_handles_labels()
@@ -69,6 +71,14 @@ def _curve(panel: Any, arm: Arm, scale: float) -> None:
     if len(curves) > 1:
         low, high = [min(point) for point in points], [max(point) for point in points]
         panel.fill_between(where, low, high, color=colour, alpha=0.2, lw=0)
+
+
+def _say(panel: Any, text: str) -> None:
+    """Say in a panel why it is empty."""
+    panel.text(0.5, 0.5, text, ha="center", va="center", transform=panel.transAxes, color="#555555")
+    panel.set_xticks([])
+    panel.set_yticks([], minor=True)
+    panel.set_yticks([])
 
 
 def _tick(value: float, _position: int) -> str:
@@ -124,6 +134,7 @@ def _row(arm: Arm, timings: dict[str, float]) -> tuple[str, ...]:
         k: v for k, v in arm.best["settings"].items() if k in ("lr", "damping", "eps", "alpha")
     }
     settings = ", ".join(f"{key} {value:g}" for key, value in shown.items())
+    cut = f" of {arm.longest['epochs']}" if arm.longest["status"] == "cut" else ""
     time = f"{1e6 * timings[arm.name]:.0f}" if arm.name in timings else "-"
     return (
         arm.label,
@@ -131,6 +142,6 @@ def _row(arm: Arm, timings: dict[str, float]) -> tuple[str, ...]:
         settings,
         f"{arm.best['final_error']:.3g}",
         told(arm.error()),
-        f"{arm.last:.3g} at {arm.trained} epochs",
+        f"{arm.last:.3g} at {arm.trained}{cut} epochs",
         time,
     )
