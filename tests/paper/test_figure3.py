@@ -192,7 +192,7 @@ def test_s11_and_s24_need_both_tasks():
     behind = [*mnist, *_study(BEHIND, "curves-like")]
     judged = {j.claim: j for j in figure3_claims.claims(behind)}
     assert (judged["S11"].verdict, judged["S24"].verdict) == ("does not hold", "does not hold")
-    level = AS_SAID | {"sgd": 2.2, "esgd-warm": 1.81, "esgd": 1.81}  # the seeds reach from 1.8 to 1.88
+    level = AS_SAID | {"sgd": 2.2, "esgd-warm": 1.81, "esgd": 1.81}  # seeds overlap
     judged = {j.claim: j for j in figure3_claims.claims([*mnist, *_study(level, "curves-like")])}
     assert judged["S24"].verdict == "does not hold"  # SGD is not clearly behind
     level["sgd"] = 2.9
