@@ -7,8 +7,8 @@ from functools import partial
 import pytest
 
 from equilibrate.paper import figure3, figure3_claims
+from equilibrate.paper.arm_records import arms_of, error_at
 from equilibrate.paper.arms import ARMS, PUBLISHED
-from equilibrate.paper.figure3_arms import arms_of, error_at
 from equilibrate.paper.records import NotRecorded, Store
 from equilibrate.study.files import StudyError
 from equilibrate.study.problems import BUILT_IN
