@@ -34,7 +34,7 @@ def draw_columns(
     picture, grid = axes(2, len(columns), (5.2 * len(columns) + 0.6, 7.2), squeeze=False)
     for (above, below), column in zip(zip(*grid, strict=True), columns, strict=True):
         for name, arm in column.arms.items():
-            updates = _updates_per_epoch(arm)
+            updates = arm.updates_per_epoch
             _curve(above, arm, updates if axis == "updates" else 1.0, colours[name])
             if name in column.seconds:
                 _curve(below, arm, updates * column.seconds[name] / 60, colours[name])
@@ -60,11 +60,6 @@ def search_text(arm: Arm) -> str:
 def microseconds(arm: Arm, seconds: Mapping[str, float]) -> str:
     """Return the time of an update of an arm, a dash where it was not measured."""
     return f"{1e6 * seconds[arm.name]:.0f}" if arm.name in seconds else "-"
-
-
-def _updates_per_epoch(arm: Arm) -> float:
-    curve = arm.best["curve"]
-    return float(curve["updates"][-1] / curve["epoch"][-1])
 
 
 def _curve(panel: Any, arm: Arm, scale: float, colour: str) -> None:

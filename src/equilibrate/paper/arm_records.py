@@ -46,6 +46,12 @@ class Arm:
         """The epochs of the longest run, as far as it came."""
         return int(self.longest["curve"]["epoch"][-1])
 
+    @property
+    def updates_per_epoch(self) -> float:
+        """The updates that an epoch has."""
+        curve = self.best["curve"]
+        return float(curve["updates"][-1] / curve["epoch"][-1])
+
     def epochs_to(self, target: float) -> float:
         """The epochs until the longest run has measured an error of at most `target`."""
         curve = self.longest["curve"]
