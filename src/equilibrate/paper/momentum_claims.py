@@ -5,6 +5,7 @@ them reached.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 from equilibrate.paper.arm_drawing import TITLES
 from equilibrate.paper.arm_records import Arm, ahead, arms_of, error_at, numbers_of, told
@@ -60,7 +61,7 @@ def _state_of_the_art(tasks: Mapping[str, Arms], first_rungs: Mapping[str, int])
 def _common(arms: Arms) -> float:
     """Return the last epoch that all seeds of all arms reached, but those that diverged."""
     records = [r for arm in arms.values() for r in arm.seeds if r["status"] != "diverged"]
-    return float(min(record["curve"]["epoch"][-1] for record in records))
+    return float(min(map(_came, records)))
 
 
 def _first(arms: Arms) -> bool:
@@ -115,7 +116,8 @@ def _gains(mixed: Arms, plain: Arms) -> dict[str, float]:
     epoch, found = _shared(mixed, plain), {}
     for name, other in PLAIN.items():
         if name in mixed and other in plain:
-            found[name] = _at(plain[other], epoch).median / _at(mixed[name], epoch).median
+            own, without = _at(epoch, mixed[name], plain[other])
+            found[name] = without.median / own.median
     return found
 
 
@@ -130,18 +132,25 @@ def _shared(mixed: Arms, plain: Arms) -> float:
     return float(min(arm.trained for pair in pairs for arm in pair))
 
 
-def _at(arm: Arm, epoch: float) -> Spread:
-    """Return the error at an epoch, over those seeds that were trained so far."""
-    by_seed = {record["seed"]: record for record in (*arm.seeds, arm.longest)}
-    ran = [
-        r for r in by_seed.values() if r["status"] == "diverged" or r["curve"]["epoch"][-1] >= epoch
-    ]
-    return Spread.of([error_at(record, epoch) for record in ran])
+def _at(epoch: float, *arms: Arm) -> list[Spread]:
+    """Return the error of arms at an epoch, over the seeds that all of them were trained with."""
+    found: list[dict[int, float]] = []
+    for arm in arms:
+        runs = {record["seed"]: record for record in (*arm.seeds, arm.longest)}
+        over = {s: r for s, r in runs.items() if r["status"] == "diverged" or _came(r) >= epoch}
+        found.append({seed: error_at(record, epoch) for seed, record in over.items()})
+    shared = set.intersection(*(set(errors) for errors in found))
+    return [Spread.of([errors[seed] for seed in sorted(shared)]) for errors in found]
+
+
+def _came(record: Mapping[str, Any]) -> float:
+    """Return the last epoch that a run reached."""
+    return float(record["curve"]["epoch"][-1])
 
 
 def _gains_told(task: str, mixed: Arms, plain: Arms, gains: Mapping[str, float]) -> str:
     epoch = _shared(mixed, plain)
-    own, other = _at(mixed["rmsprop"], epoch), _at(plain["rmsprop"], epoch)
+    own, other = _at(epoch, mixed["rmsprop"], plain["rmsprop"])
     rest = ", ".join(
         f"{mixed[name].label} {gain:.2f}" for name, gain in gains.items() if name != "rmsprop"
     )
