@@ -103,7 +103,9 @@ def _told(value: Any) -> str:
 
 
 def _span(spans: list[tuple[float, float]]) -> str:
-    seconds = max(end for _, end in spans) - min(start for start, _ in spans)
+    # Later records may come from a stack that others had left by then: theirs was a larger share.
+    start, _ = min(spans, key=lambda span: span[1])
+    seconds = max(end for _, end in spans) - start
     return "not recorded" if math.isnan(seconds) else clock(seconds)
 
 

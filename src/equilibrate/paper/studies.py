@@ -42,6 +42,12 @@ def recorded(store: Store, name: str, trials: Sequence[Trial]) -> list[Data]:
     return [found[_what(trial.describe())] for trial in trials]
 
 
+def known(store: Store, name: str, trials: Sequence[Trial]) -> list[Trial]:
+    """Return those of the trials that are recorded."""
+    found = {_what(record) for record in read_records(study_folder(store, name)).values()}
+    return [trial for trial in trials if _what(trial.describe()) in found]
+
+
 def _what(described: Data) -> str:
     names = ("problem", "method", "settings", "seed", "batch_size", "epochs", "precision")
     return canonical([described[name] for name in names])

@@ -200,7 +200,8 @@ class Group:
         keys = [trial.key for trial in self.trials]
         curves = {key: self.curves[key] for key in keys}
         state = {"trainer": trainer.state_dict(), "keys": keys, "curves": curves}
-        self.shelf.save(self.path, {**state, "seconds": self.seconds})
+        ended = [self._record(trial, "cut", None) for trial in self.trials]  # for `conclude`
+        self.shelf.save(self.path, {**state, "seconds": self.seconds, "records": ended})
         self._saved_at = time.perf_counter()
         self._saving_took, self._unsaved = self._saved_at - started, False
 

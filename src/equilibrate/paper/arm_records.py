@@ -1,14 +1,15 @@
-"""What Figure 3's records say of one arm on one task: search, winner, the winner's seeds."""
+"""What the records of a search say of one arm on one task: trials, winner, the winner's seeds."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from equilibrate.paper.arms import ARMS
 from equilibrate.paper.records import Data
+from equilibrate.study.methods import Method
 from equilibrate.study.naming import canonical
-from equilibrate.study.outcome import Spread, cost_to, winner
+from equilibrate.study.outcome import SEARCH_SEED, Spread, cost_to
 
 
 @dataclass(frozen=True)
@@ -17,22 +18,19 @@ class Arm:
 
     Args:
         name: of the arm.
+        label: its name for tables and plots.
         searched: the records of its search.
-        best: the trial of the search that ended lowest.
+        best: the trial of the search that won.
         seeds: the winner's settings at every seed, as long as the search.
         longest: the winner at seed 0, as long as it was trained.
     """
 
     name: str
+    label: str
     searched: Sequence[Data]
     best: Mapping[str, Any]
     seeds: Sequence[Data]
     longest: Mapping[str, Any]
-
-    @property
-    def label(self) -> str:
-        """The arm's name for tables and plots."""
-        return ARMS[self.name].label
 
     def error(self, epoch: float | None = None) -> Spread:
         """The error at an epoch (at the end of the search where None is given), over seeds."""
@@ -43,6 +41,17 @@ class Arm:
         """The error at the end of the longest run."""
         return error_at(self.longest)
 
+    @property
+    def trained(self) -> int:
+        """The epochs of the longest run, as far as it came."""
+        return int(self.longest["curve"]["epoch"][-1])
+
+    @property
+    def updates_per_epoch(self) -> float:
+        """The updates that an epoch has."""
+        curve = self.best["curve"]
+        return float(curve["updates"][-1] / curve["epoch"][-1])
+
     def epochs_to(self, target: float) -> float:
         """The epochs until the longest run has measured an error of at most `target`."""
         curve = self.longest["curve"]
@@ -51,15 +60,20 @@ class Arm:
 
 
 def error_at(record: Mapping[str, Any], epoch: float | None = None) -> float:
-    """The error last measured up to an epoch; infinite once the trial diverged.
+    """The error last measured up to an epoch; infinite where the trial diverged or ended before.
 
     Example:
         >>> curve = {"epoch": [0, 10, 20], "error": [5.0, 2.0, 1.0]}
         >>> error_at({"status": "finished", "curve": curve}, 15)
         2.0
+        >>> cut = {"status": "cut", "curve": curve}
+        >>> error_at(cut), error_at(cut, 30)
+        (1.0, inf)
     """
     epochs, errors = record["curve"]["epoch"], record["curve"]["error"]
-    if record["status"] != "finished" and (epoch is None or epoch > max(epochs, default=-1)):
+    status = record["status"]
+    beyond = status == "diverged" if epoch is None else epoch > max(epochs, default=-1)
+    if status != "finished" and beyond:
         return math.inf
     known = [e for when, e in zip(epochs, errors, strict=True) if epoch is None or when <= epoch]
     return float(known[-1]) if known else math.inf
@@ -82,18 +96,59 @@ def up_to(record: Data, epochs: int) -> Data:
     return {**record, **end, "epochs": epochs, "curve": curve}
 
 
-def arms_of(records: Sequence[Data], task: str) -> dict[str, Arm]:
+def furthest(records: Iterable[Data]) -> Data | None:
+    """Return the trial of a search that came furthest, the lowest of these; None if all diverged.
+
+    A search that ran to its end has finished trials, and they came furthest. One that was ended
+    early (`study.conclude`) has only trials that were cut.
+
+    Example:
+        >>> curves = {"a": ([0, 10], [5, 1]), "b": ([0, 20], [5, 3]), "c": ([0, 20], [5, 2])}
+        >>> records = [
+        ...     {"name": name, "seed": 0, "status": "cut", "curve": {"epoch": e, "error": y}}
+        ...     for name, (e, y) in curves.items()
+        ... ]
+        >>> furthest(records)["name"]
+        'c'
+    """
+    searched = [r for r in records if r["seed"] == SEARCH_SEED and r["status"] != "diverged"]
+    trained = [record for record in searched if record["curve"]["epoch"]]
+    return min(trained, key=lambda r: (-r["curve"]["epoch"][-1], error_at(r)), default=None)
+
+
+def arms_of(
+    records: Sequence[Data], task: str, methods: Mapping[str, Method] = ARMS
+) -> dict[str, Arm]:
     """Return the arms of a task that have a winner, in the order of the figure."""
     mine = [record for record in records if record["task"] == task]
     found = {}
-    for name in ARMS:
+    for name, method in methods.items():
         own = [record for record in mine if record["method"] == name]
         shortest = min((record["epochs"] for record in own), default=0)
-        searched = [r for r in own if r["epochs"] == shortest and r["seed"] == 0]
-        best = winner(searched)
+        searched = [r for r in own if r["epochs"] == shortest and r["seed"] == SEARCH_SEED]
+        best = furthest(searched)
         if best is not None:
             same = [r for r in own if canonical(r["settings"]) == canonical(best["settings"])]
             seeds = sorted((r for r in same if r["epochs"] == shortest), key=lambda r: r["seed"])
             longest = max(same, key=lambda record: int(record["epochs"]))
-            found[name] = Arm(name, searched, best, seeds, longest)
+            found[name] = Arm(name, method.label, searched, best, seeds, longest)
     return found
+
+
+def told(spread: Spread) -> str:
+    """Return a median with its extremes over seeds, as text."""
+    if spread.seeds == 1:
+        return f"{spread.median:.3g}"
+    return f"{spread.median:.3g} [{spread.low:.3g}, {spread.high:.3g}]"
+
+
+def ahead(one: Spread, other: Spread) -> bool:
+    """Tell whether every seed of one ended below every seed of the other."""
+    return one.high < other.low
+
+
+def numbers_of(arms: Mapping[str, Arm]) -> dict[str, float | None]:
+    """Return the arms' medians after the search and the ends of their longest runs, as JSON."""
+    found = {name: arm.error().median for name, arm in arms.items()}
+    found |= {f"{name}, longest": arm.last for name, arm in arms.items()}
+    return {name: value if math.isfinite(value) else None for name, value in found.items()}

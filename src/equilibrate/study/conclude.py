@@ -1,0 +1,50 @@
+"""Ending a study for good where it was stopped: what the checkpoints know becomes records.
+
+    python -m equilibrate.study.conclude FOLDER
+
+A study that was stopped goes on when the same command is run again. Where it must not, because the
+time on a machine is spent, say, this records every unfinished trial as "cut", with its curve as far
+as it came. The checkpoints are then deleted.
+"""
+
+import sys
+from pathlib import Path
+
+from equilibrate.study import checkpoint
+from equilibrate.study.files import StudyError
+from equilibrate.study.journal import Journal, Record
+
+
+def conclude(folder: Path | str) -> list[Record]:
+    """Record the unfinished trials of a study as cut; return their records.
+
+    Raises:
+        StudyError: there is no study in the folder, or it is running.
+    """
+    folder = Path(folder)
+    paths = sorted((folder / "checkpoints").glob("*.pt"))
+    if not paths:
+        raise StudyError(f"{folder}: no checkpoint of an unfinished study; nothing to conclude")
+    ended: list[Record] = []
+    with Journal(folder) as journal:
+        for path in paths:
+            state = checkpoint.load(path)
+            if state is None:  # damaged: named and put aside
+                continue
+            left = [r for r in state["records"] if r["key"] not in journal.records]
+            for record in left:
+                journal.append(record)
+            ended += left
+            checkpoint.discard(path)
+    return ended
+
+
+if __name__ == "__main__":
+    try:
+        for record in conclude(sys.argv[1]):
+            last = record["curve"]["epoch"][-1]
+            print(
+                f"{record['method']} {record['key']}: cut at epoch {last:g} of {record['epochs']}"
+            )
+    except StudyError as error:
+        sys.exit(str(error))

@@ -1,0 +1,59 @@
+"""Ending a study for good: what a checkpoint knows is recorded, what is recorded stays."""
+
+import subprocess
+import sys
+
+import pytest
+
+from equilibrate.study.conclude import conclude
+from equilibrate.study.files import StudyError
+from equilibrate.study.journal import read_records
+from tests.study.small import checkpoints, run, stopped, trials
+
+
+def test_unfinished_trials_are_recorded_as_cut_with_their_curves(tmp_path):
+    whole = run(tmp_path / "whole")
+    stopped(tmp_path, 7, checkpoint_seconds=0.0)
+    recorded = read_records(tmp_path)  # diverged before
+    ended = {record["key"]: record for record in conclude(tmp_path)}
+    assert ended
+    assert not ended.keys() & recorded.keys()
+    for key, record in ended.items():
+        curve, full = record["curve"], whole[key]["curve"]
+        assert record["status"] == "cut"
+        assert 0 < curve["updates"][-1] < full["updates"][-1]
+        assert curve["error"] == full["error"][: len(curve["error"])]
+        assert record["final_error"] == curve["error"][-1]
+        assert record["settings"] == whole[key]["settings"]
+    assert not checkpoints(tmp_path)
+    assert read_records(tmp_path).keys() == recorded.keys() | ended.keys()
+
+
+def test_a_concluded_trial_is_not_trained_again(tmp_path):
+    stopped(tmp_path, 7, checkpoint_seconds=0.0)
+    ended = {record["key"] for record in conclude(tmp_path)}
+    begun = []
+
+    def make(asked):
+        begun.extend(asked)
+        return pytest.fail("trained again") if ended & {t.key for t in asked} else None
+
+    with pytest.raises(AttributeError):  # no trainer: the others would have been trained
+        run(tmp_path, make_trainer=make)
+    assert {t.key for t in begun} <= {t.key for t in trials()} - ended
+
+
+def test_the_command_says_what_it_did_or_why_not(tmp_path):
+    stopped(tmp_path, 7, checkpoint_seconds=0.0)
+    command = [sys.executable, "-m", "equilibrate.study.conclude", str(tmp_path)]
+    first = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "cut at epoch 2 of 4" in first.stdout
+    second = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert second.returncode == 1
+    assert "nothing to conclude" in second.stderr
+
+
+def test_a_folder_without_a_study_is_refused_and_left_alone(tmp_path):
+    with pytest.raises(StudyError, match="no checkpoint"):
+        conclude(tmp_path / "nothing")
+    assert not (tmp_path / "nothing").exists()
