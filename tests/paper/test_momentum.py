@@ -7,8 +7,8 @@ import pytest
 
 from equilibrate import cli
 from equilibrate.paper import arm_search, figures, momentum, run, studies
-from equilibrate.paper.arm_records import arms_of, error_at
-from equilibrate.paper.momentum_arms import MOMENTUM_ARMS, QUICK_SETTINGS
+from equilibrate.paper.arm_records import error_at
+from equilibrate.paper.momentum_arms import MOMENTUM_ARMS, QUICK_SETTINGS, momentum_arms
 from equilibrate.paper.records import NotRecorded, Store
 from equilibrate.study.conclude import conclude
 from equilibrate.study.progress import Progress
@@ -41,13 +41,13 @@ def test_records_hold_the_cut_trials_the_winners_and_their_seeds(computed):
     }  # fmt: skip
     for task in MOMENTUM.tasks:
         mine = [record for record in trained if record["task"] == task.problem]
-        assert len(mine) == len(MOMENTUM.arms) * (3 + MOMENTUM.seeds - 1)
-        for arm in arms_of(trained, task.problem, MOMENTUM_ARMS).values():
+        assert len(mine) == len(MOMENTUM.arms) * (3 + MOMENTUM.seeds)
+        for arm in momentum_arms(trained, task.problem).values():
             assert sorted(r["status"] for r in arm.searched) == ["cut", "cut", "finished"]
             early = {r["key"]: error_at(r, task.rungs[0]) for r in arm.searched}
             assert early[arm.best["key"]] == min(early.values())
             assert [record["seed"] for record in arm.seeds] == [0, 1]
-            assert {record["curve"]["epoch"][-1] for record in arm.seeds} == {task.rungs[-1]}
+            assert {record["curve"]["epoch"][-1] for record in arm.seeds} == {task.epochs}
 
 
 def test_a_second_run_and_a_frozen_store_read_what_is_there(computed):
@@ -62,13 +62,14 @@ def test_a_second_run_and_a_frozen_store_read_what_is_there(computed):
 def test_a_frozen_store_shows_a_task_without_the_others_seeds_and_times(computed, tmp_path):
     folder, _, _ = computed
     study = folder / "momentum-mnist" / "records.jsonl"
-    lines = [line for line in study.read_text().splitlines() if '"seed":0' in line]
+    lines = [line for line in study.read_text().splitlines() if '"epochs":3' in line]
     (tmp_path / "momentum-mnist").mkdir()
     (tmp_path / "momentum-mnist" / study.name).write_text("\n".join(lines) + "\n")
     records = compute(MOMENTUM, Store(tmp_path, frozen=True), progress())
     assert {record["task"] for record in records} == {"mnist"}
-    arms = arms_of(records, "mnist", MOMENTUM_ARMS)
-    assert {len(arm.seeds) for arm in arms.values()} == {1}
+    arms = momentum_arms(records, "mnist")
+    assert {(len(arm.seeds), arm.trained) for arm in arms.values()} == {(1, 3)}
+    assert momentum.joint(MOMENTUM, records, {}) == []
     (table,) = momentum.describe(MOMENTUM, records).tables
     assert [row[-1] for row in table.rows] == ["-"] * 5
     momentum.draw(MOMENTUM, records)
@@ -101,9 +102,9 @@ def _stacked(monkeypatch):
 @pytest.mark.usefixtures("_stacked")
 def test_in_one_mixed_stack_the_study_finds_the_same_numbers(computed, tmp_path):
     _, records, _ = computed
-    apart = {r["key"]: r for r in records if r.get("task") == "mnist" and r["seed"] == 0}
+    apart = {r["key"]: r for r in records if r.get("task") == "mnist" and r["epochs"] == 3}
     stacked = compute(ONE_TASK, Store(tmp_path), progress())
-    mine = {r["key"]: r for r in stacked if "timing" not in r and r["seed"] == 0}
+    mine = {r["key"]: r for r in stacked if "timing" not in r and r["epochs"] == 3}
     assert mine.keys() == apart.keys()
     assert all(record["mixed"] and record["together"] == 15 for record in mine.values())
     for key, record in mine.items():
@@ -126,10 +127,10 @@ def test_a_search_that_is_concluded_goes_on_with_the_seeds_of_who_came_furthest(
     ended = conclude(tmp_path / "momentum-mnist")
     assert len(ended) == 5
     records = compute(ONE_TASK, Store(tmp_path), progress())
-    arms = arms_of([r for r in records if "timing" not in r], "mnist", MOMENTUM_ARMS)
+    arms = momentum_arms([r for r in records if "timing" not in r], "mnist")
     assert {arm.best["key"] for arm in arms.values()} == {record["key"] for record in ended}
     for arm in arms.values():
-        assert [(r["seed"], r["status"]) for r in arm.seeds] == [(0, "cut"), (1, "finished")]
+        assert [(r["seed"], r["status"]) for r in arm.seeds] == [(0, "finished"), (1, "finished")]
     assert compute(ONE_TASK, Store(tmp_path, frozen=True), progress()) == records
     momentum.draw(ONE_TASK, records)
     assert len(momentum.describe(ONE_TASK, records).tables[0].rows) == 5
@@ -149,7 +150,7 @@ def test_a_quick_run_computes_it_only_where_it_is_named():
     assert "momentum" not in run._possible(True, run.CPU)
     assert "momentum" in run._possible(False, run.Means(device="cuda"))
     quick = momentum.settings(True)
-    assert momentum.units(quick) == 5 * 2
+    assert momentum.units(quick) == 5 * (1 + 2)
     assert all(len(momentum._settings_of(quick, arm)) == 1 for arm in quick.arms)
     for arm, own in QUICK_SETTINGS.items():
         space = MOMENTUM_ARMS[arm].space

@@ -3,9 +3,8 @@
 import pytest
 
 from equilibrate.paper import momentum, momentum_claims
-from equilibrate.paper.arm_records import arms_of
 from equilibrate.paper.arms import ARMS
-from equilibrate.paper.momentum_arms import MOMENTUM_ARMS, PLAIN
+from equilibrate.paper.momentum_arms import MOMENTUM_ARMS, PLAIN, momentum_arms
 from tests.paper.made_up import cut_short, falling, made_up
 
 FIRST_RUNGS = {"mnist": 100, "curves-like": 300}
@@ -14,15 +13,17 @@ WITHOUT = {"sgd": 1.6, "rmsprop": 1.1, "jacobi": 1.6, "esgd": 1.2}
 
 
 def _with(finals, task="mnist", spread=0.02):
-    """A winner at three seeds, and a trial that was cut at the first rung, of every arm."""
+    """A winner at three seeds, its search, and a trial that was cut at the first rung."""
     records = []
     for arm, final in finals.items():
         own = {"momentum": 0.9}
         for seed in range(3):
             errors = falling(final * (1 + spread * seed), 101)
             records.append(made_up(MOMENTUM_ARMS, task, arm, errors, seed, 2500, **own))
-        tried = made_up(MOMENTUM_ARMS, task, arm, falling(9.0, 101), 0, 2500, lr=0.01, **own)
-        cut_short(tried, 96)
+        won = falling(final, 101)[:17]
+        records.append(made_up(MOMENTUM_ARMS, task, arm, won, 0, 400, **own))
+        tried = made_up(MOMENTUM_ARMS, task, arm, falling(9.0, 17), 0, 400, lr=0.01, **own)
+        cut_short(tried, 12)
         records.append(tried)
     return records
 
@@ -47,6 +48,8 @@ def test_nothing_is_judged_while_records_are_missing():
     assert _judged(_with(AS_SAID, "curves-like")) == {}
     assert _judged(_with({"esgd": 0.5}), _without(WITHOUT)) == {}
     assert _judged([], _without(WITHOUT)) == {}
+    searched = [record for record in _with(AS_SAID) if record["epochs"] == 400]
+    assert _judged(searched, _without(WITHOUT)) == {}
 
 
 @pytest.mark.parametrize(
@@ -88,9 +91,9 @@ def test_s17_tells_the_aim_and_the_first_rung():
 def test_s17_compares_runs_that_were_cut_at_the_last_epoch_of_all():
     records = _with(AS_SAID | {"esgd": 0.70, "nag": 0.60})
     for record in records:
-        if record["method"] == "nag" and record["status"] == "finished":
+        if record["method"] == "nag" and record["epochs"] == 2500:
             cut_short(record, 20)  # above ESGD's end by then, and below what ESGD had by then
-    nags, esgds = (arms_of(records, "mnist", MOMENTUM_ARMS)[name] for name in ("nag", "esgd"))
+    nags, esgds = (momentum_arms(records, "mnist")[name] for name in ("nag", "esgd"))
     assert nags.error().median > esgds.error().median
     judged = _judged(records)["S17"]
     assert "600,000 updates" in judged.ours
@@ -133,14 +136,15 @@ def test_a_search_that_was_ended_early_is_won_by_who_came_furthest():
     records = _with(AS_SAID)
     for record in records:
         if record["status"] == "finished":
-            cut_short(record, 10)
+            cut_short(record, 10 if record["epochs"] == 2500 else 1)
         else:
             record["curve"]["error"][-1] = 0.01  # lower, but at the first rung
-    arms = arms_of(records, "mnist", MOMENTUM_ARMS)
-    assert {(arm.best["status"], arm.trained) for arm in arms.values()} == {("cut", 2250)}
+    arms = momentum_arms(records, "mnist")
+    found = {(arm.best["curve"]["epoch"][-1], arm.trained, len(arm.seeds)) for arm in arms.values()}
+    assert found == {(375, 2250, 3)}
     assert all(row[4].endswith("675,000 updates (cut)") for row in _rows(records))
     diverged = [{**record, "status": "diverged"} for record in records]
-    assert arms_of(diverged, "mnist", MOMENTUM_ARMS) == {}
+    assert momentum_arms(diverged, "mnist") == {}
 
 
 def _rows(records):
