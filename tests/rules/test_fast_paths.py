@@ -131,6 +131,36 @@ def test_the_update_built_in_cpp_is_the_reference(layout):
     assert_equal(found, case.run(reference.step), torch.float32)
 
 
+class Kernels:
+    """Stands for the Triton kernels: checks what it is given, notes it, and runs the plain way."""
+
+    def __init__(self):
+        self.calls = []
+
+    def step(self, parameters, gradients, diagonals, buffers, **settings):
+        columns = [parameters, gradients, diagonals, *([] if buffers is None else [buffers])]
+        for column in columns:
+            assert len({t.dtype for t in column}) == 1
+        for row in zip(*columns, strict=True):
+            assert row[0].numel()
+            assert fused.in_one_order(row)
+        self.calls.append(len(parameters))
+        on_device.step(parameters, gradients, diagonals, buffers, **settings)
+
+
+TAKEN = {"contiguous": [3], "channels last": [2], "empty": [1], "all empty": []}
+
+
+@over_layouts
+@over_cases
+def test_the_kernel_is_given_what_it_can_take(dtype, layout, monkeypatch):
+    kernels, case = Kernels(), Case(layout, dtype, "Nesterov")
+    monkeypatch.setattr(fused.capture, "runs_kernels", lambda device: True)
+    monkeypatch.setattr(fused, "triton_kernels", lambda: kernels)
+    assert_equal(case.run(fused.step, tensors=True), case.run(reference.step), dtype)
+    assert kernels.calls == TAKEN.get(layout, kernels.calls)
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an accelerator")
 @over_settings

@@ -75,17 +75,16 @@ def _plan(sizes: tuple[int, ...], device: torch.device, block: int = BLOCK) -> P
     return Plan(owner.to(device), place.to(device), size.to(device), first.to(device))
 
 
-def addresses(tensors: Sequence[Tensor]) -> Tensor:
-    """Return a table of the addresses of tensors on one device, as 64-bit integers."""
-    numbers, device = tuple(t.data_ptr() for t in tensors), tensors[0].device
+def addresses(tensors: Sequence[Tensor]) -> tuple[Tensor, bool]:
+    """Return a table of the addresses of tensors on one device, as 64-bit integers.
+
+    And whether every tensor begins at a multiple of 16 bytes: then loads may be that wide.
+    """
+    numbers, device = tuple([t.data_ptr() for t in tensors]), tensors[0].device
+    aligned = not any(number % 16 for number in numbers)
     if capturing(device):  # the table must live, and be written, with the graph
-        return _written(numbers, device)
-    return _remembered(numbers, device)
-
-
-def aligned(tensors: Sequence[Tensor]) -> bool:
-    """Tell whether every tensor begins at a multiple of 16 bytes: then loads may be that wide."""
-    return all(t.data_ptr() % 16 == 0 for t in tensors)
+        return _written(numbers, device), aligned
+    return _remembered(numbers, device), aligned
 
 
 def _written(numbers: tuple[int, ...], device: torch.device) -> Tensor:

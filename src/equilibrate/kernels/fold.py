@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from equilibrate.kernels.blocks import BLOCK, TYPES, addresses, aligned, at, plan
+from equilibrate.kernels.blocks import BLOCK, TYPES, addresses, at, plan
 
 
 def fold(
@@ -27,11 +27,11 @@ def fold(
     """Fold tensors of one device and dtype, laid out alike; return sums and counts by tensor."""
     device, kind = diagonals[0].device, TYPES[diagonals[0].dtype]
     chart = plan(tuple(d.numel() for d in diagonals), device)
-    tensors = [*diagonals, *contributions]
+    table, aligned = addresses([*diagonals, *contributions])
     sums = torch.empty(chart.blocks, dtype=torch.float64, device=device)
     counts = torch.empty(chart.blocks, dtype=torch.int64, device=device)
     _fold[(chart.blocks,)](
-        addresses(tensors),
+        table,
         chart.owner,
         chart.place,
         chart.size,
@@ -43,7 +43,7 @@ def fold(
         len(diagonals),
         WIDE=kind,
         ROOTS=roots,
-        ALIGNED=aligned(tensors),
+        ALIGNED=aligned,
         BLOCK=BLOCK,
         num_warps=8,
     )

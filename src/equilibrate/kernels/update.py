@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from equilibrate.kernels.blocks import BLOCK, TYPES, addresses, aligned, at, plan
+from equilibrate.kernels.blocks import BLOCK, TYPES, addresses, at, plan
 
 _WARPS = 8
 
@@ -37,8 +37,7 @@ def step(
     first = parameters[0]
     columns = [parameters, gradients, diagonals, *([] if buffers is None else [buffers])]
     chart = plan(tuple(p.numel() for p in parameters), first.device)
-    tensors = [t for column in columns for t in column]
-    table = addresses(tensors)
+    table, aligned = addresses([t for column in columns for t in column])
     _update[(chart.blocks,)](
         table,
         chart.owner,
@@ -59,7 +58,7 @@ def step(
         SHRINKS=weight_decay is not None,
         MAXIMIZE=maximize,
         LIMITED=update_limit is not None,
-        ALIGNED=aligned(tensors),
+        ALIGNED=aligned,
         BLOCK=BLOCK,
         num_warps=_WARPS,
     )

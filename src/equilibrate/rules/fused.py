@@ -39,6 +39,12 @@ def step(
     **settings: Any,
 ) -> None:
     """Move every parameter in place, as `on_device.step` does; all on one device."""
+    on_gpu = bool(parameters) and capture.runs_kernels(parameters[0].device)
+    if on_gpu and _alike(parameters, gradients, diagonals, buffers):
+        triton_kernels().step(
+            parameters, gradients, diagonals, buffers, damping=damping, fill=fill, **settings
+        )
+        return
     for rule, places in _sorted(parameters, gradients, diagonals, buffers):
         whole = len(places) == len(parameters)
         taken = [_take(column, places) for column in (parameters, gradients, diagonals)]
@@ -49,6 +55,18 @@ def step(
             fill=fill if whole else torch.stack([fill[i] for i in places]),
             **settings,
         )
+
+
+def _alike(parameters: Sequence[Tensor], *columns: Sequence[Tensor] | None) -> bool:
+    """Tell whether one launch moves them all: contiguous, none empty, a dtype for each column.
+
+    The usual case, told at little cost: on a small network the host is what a step waits for.
+    """
+    for column in (parameters, *columns):
+        kind = column[0].dtype if column else None
+        if column and not all(t.is_contiguous() and t.dtype is kind for t in column):
+            return False
+    return all(p.numel() for p in parameters)
 
 
 def _take(column: Sequence[Tensor], places: Sequence[int]) -> list[Tensor]:
