@@ -158,8 +158,8 @@ def test_the_command_writes_a_page_and_figures(tmp_path, capsys):
     assert command.main([*given, "--frozen"]) == 0  # draws what is recorded
     page = (tmp_path / "wins.md").read_text()
     assert "image-64-sine" in page
-    assert "on instance 7." in page
-    assert "Finals: instances 8 to 9" in page
+    assert "on instance 7;" in page
+    assert "Finals: instances 8 to 9." in page
     for name in ("summary", "curves", "fields-image-64-sine"):
         assert (tmp_path / f"{name}.png").stat().st_size > 1000
         assert f"({name}.png)" in page
