@@ -55,7 +55,7 @@ ROBUSTNESS = replace(
     timing=robustness_points.Timing(together=1, rounds=3, every=(1, 20)),
 )
 MOMENTUM = momentum.Settings(
-    tasks=(momentum.Task("mnist", (1, 3), 1), momentum.Task("curves-like", (1, 2), 1)),
+    tasks=(momentum.Task("mnist", (1, 3), 4, 1), momentum.Task("curves-like", (1, 2), 3, 1)),
     rates=1,
     seeds=2,
     precision="float32",

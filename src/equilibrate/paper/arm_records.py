@@ -21,7 +21,7 @@ class Arm:
         label: its name for tables and plots.
         searched: the records of its search.
         best: the trial of the search that won.
-        seeds: the winner's settings at every seed, as long as the search.
+        seeds: the winner's settings at every seed, as long as the search or as the longest run.
         longest: the winner at seed 0, as long as it was trained.
     """
 
@@ -33,7 +33,7 @@ class Arm:
     longest: Mapping[str, Any]
 
     def error(self, epoch: float | None = None) -> Spread:
-        """The error at an epoch (at the end of the search where None is given), over seeds."""
+        """The error at an epoch (at the end of the runs where None is given), over seeds."""
         return Spread.of([error_at(record, epoch) for record in self.seeds])
 
     @property
@@ -117,9 +117,16 @@ def furthest(records: Iterable[Data]) -> Data | None:
 
 
 def arms_of(
-    records: Sequence[Data], task: str, methods: Mapping[str, Method] = ARMS
+    records: Sequence[Data],
+    task: str,
+    methods: Mapping[str, Method] = ARMS,
+    *,
+    long_seeds: bool = False,
 ) -> dict[str, Arm]:
-    """Return the arms of a task that have a winner, in the order of the figure."""
+    """Return the arms of a task that have a winner, in the order of the figure.
+
+    `long_seeds` tells that the seeds are trained as long as the longest run, not as the search.
+    """
     mine = [record for record in records if record["task"] == task]
     found = {}
     for name, method in methods.items():
@@ -129,8 +136,9 @@ def arms_of(
         best = furthest(searched)
         if best is not None:
             same = [r for r in own if canonical(r["settings"]) == canonical(best["settings"])]
-            seeds = sorted((r for r in same if r["epochs"] == shortest), key=lambda r: r["seed"])
             longest = max(same, key=lambda record: int(record["epochs"]))
+            length = longest["epochs"] if long_seeds else shortest
+            seeds = sorted((r for r in same if r["epochs"] == length), key=lambda r: r["seed"])
             found[name] = Arm(name, method.label, searched, best, seeds, longest)
     return found
 

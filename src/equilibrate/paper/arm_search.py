@@ -1,8 +1,9 @@
 """A search of several arms on one problem, and its winners repeated with other seeds.
 
-All trials train at seed 0, as far as the search lets each of them; the winners then train with the
-other seeds. Reading needs no data, and shows what is there before the whole is: a task without its
-search is left out, seeds and times that are not recorded yet are missing.
+All trials train at seed 0, as far as the search lets each of them; the winners then train with
+other seeds, or with all of them for longer. Reading needs no data, and shows what is there before
+the whole is: a task without its search is left out, seeds and times that are not recorded yet are
+missing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,8 +37,9 @@ class ArmSearch:
         methods: the arms, by name.
         drawn: the settings of every arm's trials.
         search: how far its trials train.
-        epochs: where winners are chosen, and how long their other seeds train.
-        seeds: of a winner, the search's included.
+        epochs: where winners are chosen.
+        seeds: that winners train with afterwards.
+        seed_epochs: how long they then train.
         precision: of the training.
         every: epochs between two points of a curve; None means about a hundred points.
         timed_together: trials in the stack that the time of an update is measured on.
@@ -51,7 +53,8 @@ class ArmSearch:
     drawn: Mapping[str, Sequence[Mapping[str, Any]]]
     search: Search
     epochs: int
-    seeds: int
+    seeds: range
+    seed_epochs: int
     precision: str
     every: float | None
     timed_together: int
@@ -66,7 +69,7 @@ class ArmSearch:
     @property
     def work(self) -> float:
         """Trials times epochs."""
-        repeats = (self.seeds - 1) * self.epochs
+        repeats = len(self.seeds) * self.seed_epochs
         return float(sum(self.search.work(len(own)) + repeats for own in self.drawn.values()))
 
 
@@ -113,10 +116,10 @@ def _trained(asked: ArmSearch, problem: Problem, store: Store, progress: Progres
     records = [up_to(record, asked.epochs) for record in longest]
     best = {arm: furthest(r for r in records if r["method"] == arm) for arm in asked.drawn}
     repeated = [
-        trial(arm, found["settings"], seed, asked.epochs)
+        trial(arm, found["settings"], seed, asked.seed_epochs)
         for arm, found in best.items()
         if found is not None
-        for seed in range(1, asked.seeds)
+        for seed in asked.seeds
     ]
     if store.frozen:
         repeated = known(store, asked.study, repeated)

@@ -7,11 +7,13 @@ NAG has the three largest of Sutskever's five and his schedule, which rises to t
 shipped.
 """
 
+from functools import partial
 from typing import Any
 
 import torch
 
 from equilibrate.optim import ESGD, JacobiSGD
+from equilibrate.paper.arm_records import arms_of
 from equilibrate.paper.arms import EVERY_20
 from equilibrate.study.methods import Method
 from equilibrate.study.space import Choice, LogUniform
@@ -62,6 +64,10 @@ MOMENTUM_ARMS: dict[str, Method] = {
         ),
     )
 }
+
+
+momentum_arms = partial(arms_of, methods=MOMENTUM_ARMS, long_seeds=True)
+"""The arms of records of this study, on a task."""
 
 
 def grid(method: Method, rates: int) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from typing import Any
 from equilibrate.paper.arm_drawing import TITLES
 from equilibrate.paper.arm_records import Arm, ahead, arms_of, error_at, numbers_of, told
 from equilibrate.paper.figure import Judgement, Records, Verdict
-from equilibrate.paper.momentum_arms import MOMENTUM_ARMS, PLAIN
+from equilibrate.paper.momentum_arms import PLAIN, momentum_arms
 from equilibrate.study.outcome import Spread
 
 Arms = Mapping[str, Arm]
@@ -24,10 +24,9 @@ MNIST = ("mnist", "mnist-linear")
 
 def claims(records: Records, plain: Records, first_rungs: Mapping[str, int]) -> list[Judgement]:
     """Judge what is recorded; `plain` are Figure 3's records, the rungs are epochs by task."""
-    found = {task: arms_of(records, task, MOMENTUM_ARMS) for task in first_rungs}
-    ran = {task: {r["method"] for r in records if r["task"] == task} for task in found}
+    found = {task: _trained(momentum_arms(records, task)) for task in first_rungs}
     judged = []
-    compared = {t: arms for t, arms in found.items() if "esgd" in arms and {*RIVALS} <= ran[t]}
+    compared = {task: arms for task, arms in found.items() if {"esgd", *RIVALS} <= arms.keys()}
     if set(MNIST) & compared.keys():
         judged.append(_state_of_the_art(compared, first_rungs))
     pairs = {task: (arms, arms_of(plain, task)) for task, arms in found.items()}
@@ -35,6 +34,11 @@ def claims(records: Records, plain: Records, first_rungs: Mapping[str, int]) -> 
     if both:
         judged.append(_mixes(both))
     return judged
+
+
+def _trained(arms: Arms) -> Arms:
+    """Return the arms whose winners were trained after the search: before, nothing is judged."""
+    return {n: arm for n, arm in arms.items() if arm.longest["epochs"] > arm.best["epochs"]}
 
 
 def _evidence(tasks: Mapping[str, Arms]) -> str:
@@ -67,8 +71,7 @@ def _common(arms: Arms) -> float:
 def _first(arms: Arms) -> bool:
     """Tell whether every seed of ESGD ended below every seed of the rivals."""
     ours, epoch = arms["esgd"], _common(arms)
-    rivals = [arms[name] for name in RIVALS if name in arms]  # but those that all diverged
-    return all(ahead(ours.error(epoch), rival.error(epoch)) for rival in rivals)
+    return all(ahead(ours.error(epoch), arms[name].error(epoch)) for name in RIVALS)
 
 
 def _told(task: str, arms: Arms, first: int) -> str:

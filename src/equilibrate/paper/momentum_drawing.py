@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from equilibrate.paper.arm_drawing import TITLES, Column, draw_columns, microseconds, search_text
-from equilibrate.paper.arm_records import Arm, arms_of, error_at, told
+from equilibrate.paper.arm_records import Arm, error_at, told
 from equilibrate.paper.drawing import BLACK, GREEN, ORANGE, SKY, VERMILION
 from equilibrate.paper.figure import Description, Records, Table
-from equilibrate.paper.momentum_arms import MOMENTUM_ARMS
+from equilibrate.paper.momentum_arms import momentum_arms
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
@@ -23,9 +23,7 @@ def draw(records: Records, timings: Mapping[str, Mapping[str, float]]) -> "Pictu
 
 def _columns(records: Records, timings: Mapping[str, Mapping[str, float]]) -> list[Column]:
     tasks = dict.fromkeys(record["task"] for record in records)
-    return [
-        Column(task, arms_of(records, task, MOMENTUM_ARMS), timings.get(task, {})) for task in tasks
-    ]
+    return [Column(task, momentum_arms(records, task), timings.get(task, {})) for task in tasks]
 
 
 def describe(
@@ -46,7 +44,8 @@ def describe(
         "error over the whole training set, batch 200, no regularisation."
     )
     notes = (
-        "Every method has a grid of three learning rates, inside one decade, times three momenta "
+        "Every method has a grid of three learning rates, inside one decade, times three momenta; "
+        "the best of the search's last rung is trained anew with all seeds "
         "(NAG: the largest of Sutskever's schedule; Adam: beta1). In the last 1,000 updates no "
         "momentum but Adam's exceeds 0.9.",
         "'Lowest' and 'highest' say that a winner lies at that end of its grid.",
