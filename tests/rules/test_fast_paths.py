@@ -43,6 +43,8 @@ SETTINGS = {
     "limit": {"update_limit": 0.5},
     "limit and Nesterov": {"momentum": 0.9, "nesterov": True, "update_limit": 0.5},
     "limit and momentum": {"momentum": 0.9, "update_limit": 0.5},
+    "scale": {"momentum": 0.9, "scale": 0.37},
+    "scale and all": {"momentum": 0.9, "nesterov": True, "update_limit": 0.5, "scale": 0.37},
 }
 NONE = {"momentum": 0.0, "nesterov": False, "weight_decay": 0.0, "maximize": False}
 
@@ -76,6 +78,8 @@ class Case:
                 value = torch.tensor(numbers[name], dtype=torch.float64, device=device)
                 needed = name in ("lr", "damping", "fill") or numbers[name] > 0
                 numbers[name] = value if needed else None
+            if "scale" in numbers:
+                numbers["scale"] = torch.tensor(0.37, dtype=torch.float64, device=device)
         rule(own, copied(self.gradients), copied(self.diagonals), buffers, **numbers)
         return [t.cpu() for t in own + (buffers or [])]
 
