@@ -50,6 +50,11 @@ VARIANTS = {
     "momentum": [{**CALM, "momentum": 0.5}, {**CALM, "momentum": 0.8}],
     "nesterov": [{**CALM, "momentum": 0.5, "nesterov": True}] * 2,
     "limit": [{**CALM, "momentum": 0.5, "update_limit": limit} for limit in (0.01, None)],
+    "growth": [{**CALM, "momentum": 0.5, "growth_limit": limit} for limit in (1.01, None, 2.0)],
+    "growth and limit": [
+        {**CALM, **each, "momentum": 0.5, "nesterov": True, "growth_limit": 1.05}
+        for each in ({"update_limit": 0.01}, {})
+    ],
     "momentum on a schedule": [{**CALM, "momentum": 0.8, "momentum_schedule": "sutskever"}] * 2,
     "a schedule": [{**CALM, "lr_schedule": "cosine"}, {**CALM, "lr_schedule": "ramp:9"}],
     "absolute damping": [{**CALM, "damping_kind": "absolute"}] * 2,
