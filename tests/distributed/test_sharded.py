@@ -85,12 +85,14 @@ def _batch(step, share=slice(None)):
 
 
 def _train(model, optimizer, steps, share=slice(None)):
+    """With momentum, one loss between two probes is larger: the update is limited there."""
     for step in steps:
         x, y = _batch(step, share)
+        jump = 20.0 if step == 7 and optimizer.defaults["momentum"] else 1.0
 
-        def closure(x=x, y=y):
+        def closure(x=x, y=y, jump=jump):
             optimizer.zero_grad()
-            loss = (model(x) - y).square().mean()
+            loss = jump * (model(x) - y).square().mean()
             loss.backward()
             return loss
 
@@ -106,6 +108,7 @@ def _result(model, optimizer):
 
 
 OPTIONS = {"lr": 0.01, "probe_every": 3, "damping": 1e-3}
+MOMENTUM = {"momentum": 0.5, "distribution": "gaussian"}
 
 
 def _sharded(rank, world, cut, kind, options, shares):
@@ -139,7 +142,7 @@ CUTS = [
     ("kind", "options"),
     [
         (ESGD, {}),
-        (ESGD, {"momentum": 0.5, "distribution": "gaussian"}),
+        (ESGD, MOMENTUM),
         (JacobiSGD, {"lr": 1e-3, "warmup_probes": 20, "foreach": False}),
     ],
     ids=["esgd", "momentum", "jacobi"],
@@ -149,6 +152,13 @@ def test_sharded_equals_unsharded(cut, world, shares, kind, options):
     expected = _alone(kind, options)
     for each in found:
         torch.testing.assert_close(each, expected, **TOLERANCE)
+
+
+def test_the_update_is_limited_where_the_loss_jumps():
+    """Else sharded updates would equal unsharded ones whatever they measure."""
+    free = _alone(options=MOMENTUM | {"growth_limit": None})[0]
+    limited = _alone(options=MOMENTUM)[0]
+    assert max(float((a - b).abs().max()) for a, b in zip(free, limited, strict=True)) > 1e-3
 
 
 class Normed(nn.Module):
