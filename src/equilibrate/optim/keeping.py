@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from equilibrate.optim import growth
 from equilibrate.optim.arguments import check_group, check_loaded, check_parameters
 from equilibrate.optim.device_numbers import Damped
 from equilibrate.optim.pending import Pending
@@ -83,7 +82,7 @@ class Keeping(Optimizer):
         except ValueError:
             self.param_groups.pop()
             raise
-        for name in ("probe_index", "mean_scale", *growth.OF_GROUP):
+        for name in ("probe_index", "mean_scale"):
             self.param_groups[-1][name] = deepcopy(self.param_groups[0][name])
         self._settled, self._damping_of = False, {}
         for group in self.param_groups:
