@@ -86,18 +86,21 @@ def squares(
     """Return the sum of u^2 over every tensor, in double precision; on a CPU one at a time."""
     if gradients[0].device.type == "cpu":
         rows = zip(gradients, diagonals, damping, fill, strict=True)
-        each = [_norms([g], [denominator(d, *two)], update_limit) for g, d, *two in rows]
-        norms = [norm for (norm,) in each]
+        norms = [_norm(g, denominator(d, *two), update_limit) for g, d, *two in rows]
     else:
-        norms = _norms(gradients, _denominators(diagonals, damping, fill), update_limit)
+        divisors = _denominators(diagonals, damping, fill)
+        updates = _divided(gradients, divisors, update_limit)
+        norms = list(torch._foreach_norm(updates, 2, dtype=torch.float64))
     return torch.stack([norm.to(norms[0].device) for norm in norms]).square()
 
 
-def _norms(
-    gradients: list[Tensor], divisors: list[Tensor], update_limit: float | None
-) -> list[Tensor]:
-    updates = _divided(gradients, divisors, update_limit)
-    return list(torch._foreach_norm(updates, 2, dtype=torch.float64))
+def _norm(gradient: Tensor, divisor: Tensor, update_limit: float | None) -> Tensor:
+    """Return the norm of one update, which takes the divisor's memory."""
+    update = torch.div(gradient, divisor, out=divisor)
+    if update_limit is not None:
+        update.clamp_(-update_limit, update_limit)
+    norm: Tensor = torch.linalg.vector_norm(update, dtype=torch.float64)
+    return norm
 
 
 def _divided(
