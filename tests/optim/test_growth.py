@@ -3,6 +3,7 @@
 import copy
 import io
 import math
+from contextlib import nullcontext as does_not_raise
 from functools import partial
 
 import pytest
@@ -19,6 +20,7 @@ from equilibrate.study.stack import Stack
 from equilibrate.study.trial import Trial
 from tests.optim.laws import AMPLIFIED, assert_near, assert_same
 from tests.optim.loops import train
+from tests.optim.test_on_device import Forbidden
 
 DOUBLE = torch.float64
 CURVATURES = [[1.0, 4.0, 0.5], [3.0, 2.0]]  # of two tensors, in each direction
@@ -224,6 +226,19 @@ def test_what_is_saved_of_a_plain_optimizer_are_plain_numbers(monkeypatch):
     assert isinstance(optimizer.param_groups[0]["update_mean"], torch.Tensor)
     saved = optimizer.state_dict()["param_groups"][0]
     assert (type(saved["update_mean"]), type(saved["update_count"])) == (float, int)
+
+
+def test_an_ordinary_step_does_not_wait_for_an_average_on_the_device(monkeypatch):
+    monkeypatch.setattr(limiting, "on_one_device", lambda parameters: True)
+    for kept in (True, False):
+        valley = Valley()
+        optimizer = valley.train(11)  # the next loss jumps
+        valley().backward()
+        if not kept:
+            monkeypatch.setattr(limiting, "on_one_device", lambda parameters: False)
+        expected = does_not_raise() if kept else pytest.raises(AssertionError, match="waits for")
+        with Forbidden(), expected:
+            optimizer.step()
 
 
 @over_ways
