@@ -300,9 +300,9 @@ def test_shards_draw_their_part_of_the_whole_vector(distribution):
     run(_drawn, 4, distribution)
 
 
-def _saved(rank, world, folder, until):
+def _saved(rank, world, folder, until, options):
     model = _fsdp(_model(), world)
-    optimizer = ESGD(model.parameters(), **OPTIONS)
+    optimizer = ESGD(model.parameters(), **OPTIONS | options)
     share = slice(rank, None, world)
     _train(model, optimizer, range(until), share)
     weights, state = get_state_dict(model, optimizer)
@@ -311,11 +311,11 @@ def _saved(rank, world, folder, until):
     return _result(model, optimizer)
 
 
-def _loaded(rank, world, folder, until):
+def _loaded(rank, world, folder, until, options):
     model = _fsdp(_model(), world) if world > 1 else _model()
     for p in model.parameters():
         p.detach().zero_()
-    optimizer = ESGD(model.parameters(), **OPTIONS | {"lr": 0.5})  # the saved rate holds
+    optimizer = ESGD(model.parameters(), **OPTIONS | options | {"lr": 0.5})  # the saved rate holds
     weights, state = get_state_dict(model, optimizer)
     content = {"model": weights, "optimizer": state}
     dcp.load(content, checkpoint_id=folder)
@@ -326,11 +326,12 @@ def _loaded(rank, world, folder, until):
     return _result(model, optimizer)
 
 
-@pytest.mark.parametrize("until", [7, 9])  # between two probes, and where one is due
-def test_a_checkpoint_of_two_ranks_goes_on_with_one_two_and_four(until, tmp_path):
-    straight = run(_saved, 2, str(tmp_path / "saved"), until)[0]
+# Between two probes, where one is due, and where the loss is about to jump.
+@pytest.mark.parametrize(("until", "options"), [(7, {}), (9, {}), (7, MOMENTUM)])
+def test_a_checkpoint_of_two_ranks_goes_on_with_one_two_and_four(until, options, tmp_path):
+    straight = run(_saved, 2, str(tmp_path / "saved"), until, options)[0]
     for world in (1, 2, 4):
-        for found in run(_loaded, world, str(tmp_path / "saved"), until):
+        for found in run(_loaded, world, str(tmp_path / "saved"), until, options):
             exact = {"rtol": 0, "atol": 0}
             torch.testing.assert_close(found, straight, **exact if world == 2 else TOLERANCE)
 
