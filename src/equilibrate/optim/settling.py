@@ -14,7 +14,7 @@ from equilibrate.diagonals import fused as fused_fold
 from equilibrate.distributed import is_sharded
 from equilibrate.kernels import capture
 from equilibrate.kernels.capture import capturing, number
-from equilibrate.optim import device_numbers
+from equilibrate.optim import device_numbers, growth
 from equilibrate.optim.agreeing import Agreeing
 from equilibrate.optim.device_numbers import OF_GROUP, OF_PARAMETER, Damped, to_device, to_host
 from equilibrate.optim.warn import warn_user
@@ -46,6 +46,8 @@ class Settling(Agreeing):
     def state_dict(self) -> dict[str, Any]:
         """Return torch's state dict; tells of products that were dropped since the last call."""
         self._report_dropped()
+        for group in [] if self._settled else self.param_groups:
+            to_host(group, growth.OF_GROUP)  # on the device also where all else is plain
         kept: dict[str, Any] = super().state_dict()
         return kept
 
