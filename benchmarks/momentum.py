@@ -16,6 +16,7 @@ import itertools
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -38,15 +39,27 @@ RAMPS = ("constant", "ramp:3000")
 FAILED = 0.2  # of the error at the start, or more: a dead network, whose output is constant
 
 
-def settings(rates: Sequence[float], *, growth: bool = False) -> list[dict]:
+def settings(
+    rates: Sequence[float],
+    *,
+    growth: bool = False,
+    limits: Sequence[float | None] = LIMITS,
+    ramps: Sequence[str] = RAMPS,
+) -> list[dict]:
     """Return the settings of every trial of one seed; with `growth` also those of the default."""
     nesterov = {"momentum": 0.9, "nesterov": True}
     grows = [None, complete(ESGD, {})["growth_limit"]] if growth else [None]
     with_momentum = [
         {"lr": lr, "update_limit": limit, "growth_limit": grow, "lr_schedule": ramp, **nesterov}
-        for grow, lr, limit, ramp in itertools.product(grows, rates, LIMITS, RAMPS)
+        for grow, lr, limit, ramp in itertools.product(grows, rates, limits, ramps)
     ]
     return [{"lr": lr} for lr in rates] + with_momentum
+
+
+def chosen(given: argparse.Namespace) -> dict:
+    """Return which limits and ramps were asked for."""
+    limits = [None if text == "none" else float(text) for text in given.limits]
+    return {"growth": given.growth, "limits": limits, "ramps": given.ramps}
 
 
 def train(problem: Problem, folder: Path, given: argparse.Namespace) -> None:
@@ -56,7 +69,7 @@ def train(problem: Problem, folder: Path, given: argparse.Namespace) -> None:
     trials = [
         Trial(problem.name, problem.fingerprint, "esgd", own, seed, problem.batch_size, epochs,
               precision)
-        for seed in range(given.seeds) for own in settings(given.rates, growth=given.growth)
+        for seed in range(given.seeds) for own in settings(given.rates, **chosen(given))
     ]  # fmt: skip
     shown = [0.0]
 
@@ -80,7 +93,7 @@ def train(problem: Problem, folder: Path, given: argparse.Namespace) -> None:
     )
 
 
-def table(folder: Path, rates: Sequence[float], *, growth: bool = False) -> list[str]:
+def table(folder: Path, rates: Sequence[float], **asked: Any) -> list[str]:
     """Return a table of the records: limits and ramps down, learning rates across."""
     found: dict[tuple, list[tuple[float, bool]]] = {}
     for record in read_records(folder).values():
@@ -88,7 +101,7 @@ def table(folder: Path, rates: Sequence[float], *, growth: bool = False) -> list
         row = "no momentum" if "momentum" not in own else _row(own)
         end, start = final_error(record), record["curve"]["error"][0]
         found.setdefault((row, own["lr"]), []).append((end, end > FAILED * start))
-    listed = settings(rates, growth=growth)
+    listed = settings(rates, **asked)
     rows = ["no momentum", *(_row(own) for own in listed if "momentum" in own)]
     lines = [f"| | {' | '.join(f'lr {lr:g}' for lr in rates)} |", "| --- " * (1 + len(rates)) + "|"]
     for row in dict.fromkeys(rows):
@@ -120,6 +133,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--problems", nargs="+", default=["mnist", "curves-like"])
     parser.add_argument("--rates", nargs="+", type=float, default=list(RATES))
+    parser.add_argument("--limits", nargs="+", default=[str(x or "none") for x in LIMITS])
+    parser.add_argument("--ramps", nargs="+", default=list(RAMPS))
     parser.add_argument("--epochs", type=int, default=100)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -130,7 +145,7 @@ def main() -> None:
         problem, folder = BUILT_IN[name](given.data), given.out / name
         if not given.table:
             train(problem, folder, given)
-        lines = table(folder, given.rates, growth=given.growth)
+        lines = table(folder, given.rates, **chosen(given))
         print(f"\n{problem.name}\n\n" + "\n".join(lines), flush=True)
 
 
