@@ -2,9 +2,9 @@
 
 A page asks with a comment on a line of its own: `<!-- results: figure3 -->` shows that figure from
 the folder `results`, `<!-- results: claims -->` its table of claims, `<!-- results: origin -->`
-that of the commands behind it, `<!-- help: compare -->` the
-help of a command, `<!-- claims: corrections -->` the paper's sentences that slip,
-`<!-- file: examples/fsdp2.py -->` a program. What is not published yet is said to be so.
+that of the commands behind it, `<!-- results: wins/cosine -->` a page of the fight,
+`<!-- help: compare -->` the help of a command, `<!-- claims: corrections -->` the paper's sentences
+that slip, `<!-- file: examples/fsdp2.py -->` a program. What is not published yet is said to be so.
 """
 
 import json
@@ -25,8 +25,9 @@ _ASKED = re.compile(r"^<!-- (results|claims|help|file): ([\w./-]+) -->$", re.MUL
 
 def on_files(files: Files, config: Any) -> Files:
     """Add the published figures to the site."""
-    for path in sorted(RESULTS.glob("*.png")):
-        files.append(File.generated(config, f"results/{path.name}", abs_src_path=str(path)))
+    for path in sorted([*RESULTS.glob("*.png"), *RESULTS.glob("wins/*/*.png")]):
+        name = f"results/{path.relative_to(RESULTS).as_posix()}"
+        files.append(File.generated(config, name, abs_src_path=str(path)))
     return files
 
 
@@ -44,12 +45,22 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 def _published(name: str) -> str:
     if name in ("claims", "origin"):
         return {"claims": _claims, "origin": _origin}[name]()
+    if name.startswith("wins/"):
+        return _fight(name)
     if not (RESULTS / f"{name}.png").exists():
         quick = f"equilibrate paper {name} --quick"
         return (
             f"*The full run is not published yet; `{quick}` computes a short version in minutes.*"
         )
     return f"![{name}, from the records of the full run](results/{name}.png)"
+
+
+def _fight(name: str) -> str:
+    path = RESULTS / f"{name}.md"
+    if not path.exists():
+        return "*No fight is published yet; `equilibrate wins` fights.*"
+    _, _, text = path.read_text().partition("\n")  # the page that asks has a title of its own
+    return re.sub(r"\]\(([\w./-]+)\)", r"](results/wins/\1)", text)
 
 
 def _claims() -> str:

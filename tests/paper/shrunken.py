@@ -10,6 +10,7 @@ from equilibrate.paper import (
     figure3,
     figure4,
     figures,
+    momentum,
     robustness,
     robustness_points,
 )
@@ -53,10 +54,18 @@ ROBUSTNESS = replace(
     warmups=(1, 3),
     timing=robustness_points.Timing(together=1, rounds=3, every=(1, 20)),
 )
+MOMENTUM = momentum.Settings(
+    tasks=(momentum.Task("mnist", (1, 3), 4, 1), momentum.Task("curves-like", (1, 2), 3, 1)),
+    rates=1,
+    seeds=2,
+    precision="float32",
+    timed_together=1,
+)
 TRAINING = {
     "figure3": (figure3, FIGURE3),
     "figure4": (figure4, FIGURE4),
     "robustness": (robustness, ROBUSTNESS),
+    "momentum": (momentum, MOMENTUM),
 }
 
 

@@ -7,13 +7,14 @@ from functools import partial
 import pytest
 
 from equilibrate.paper import figure3, figure3_claims
+from equilibrate.paper.arm_records import arms_of, error_at
 from equilibrate.paper.arms import ARMS, PUBLISHED
-from equilibrate.paper.figure3_arms import arms_of, error_at
 from equilibrate.paper.records import NotRecorded, Store
 from equilibrate.study.files import StudyError
 from equilibrate.study.problems import BUILT_IN
 from equilibrate.study.progress import Progress
 from equilibrate.study.space import LogUniform
+from tests.paper.made_up import cut_short, falling, made_up
 from tests.paper.shrunken import FIGURE3, PROBLEMS
 
 compute = partial(figure3.compute, problems=PROBLEMS)
@@ -91,8 +92,7 @@ def test_a_frozen_store_shows_the_search_before_seeds_and_times(computed, tmp_pa
 def test_a_long_run_that_was_cut_counts_as_far_as_it_came():
     records = _study(AS_SAID)
     (longest,) = (r for r in records if r["method"] == "esgd" and r["epochs"] == 2500)
-    kept = {name: values[:-5] for name, values in longest["curve"].items()}
-    longest |= {"status": "cut", "curve": kept, "final_error": kept["error"][-1]}
+    kept = cut_short(longest, 5)
     arm = arms_of(records, "mnist")["esgd"]
     assert (arm.trained, arm.last) == (kept["epoch"][-1], kept["error"][-1])
     assert arm.best["epochs"] == 1000
@@ -124,17 +124,8 @@ def test_the_built_in_tasks_exist():
         assert {task.problem for task in settings.tasks} <= BUILT_IN.keys()
 
 
-def _record(task, arm, errors, seed=0, epochs=1000, status="finished", **settings):
-    settings = {**ARMS[arm].fixed, **PUBLISHED.get(arm, {"lr": 0.03}), **settings}
-    points = [epochs * i // (len(errors) - 1) for i in range(len(errors))]
-    curve = {"epoch": points, "updates": [300 * p for p in points], "error": errors,
-             "seconds": points}  # fmt: skip
-    return {"task": task, "method": arm, "settings": settings, "seed": seed, "epochs": epochs,
-            "status": status, "curve": curve, "final_error": errors[-1]}  # fmt: skip
-
-
-def _falling(last, points=21, start=60.0):
-    return [start * (last / start) ** (i / (points - 1)) for i in range(points)]
+def _record(task, arm, errors, *others, **settings):
+    return made_up(ARMS, task, arm, errors, *others, **{**PUBLISHED.get(arm, {}), **settings})
 
 
 def _study(finals, task="mnist", spread=0.02):
@@ -142,8 +133,8 @@ def _study(finals, task="mnist", spread=0.02):
     records = []
     for arm, final in finals.items():
         for seed in range(3):
-            records.append(_record(task, arm, _falling(final * (1 + spread * seed)), seed))
-        records.append(_record(task, arm, _falling(0.8 * final, 51), epochs=2500))
+            records.append(_record(task, arm, falling(final * (1 + spread * seed)), seed))
+        records.append(_record(task, arm, falling(0.8 * final, 51), epochs=2500))
     return records
 
 
@@ -210,6 +201,6 @@ def test_s25_names_the_winner_at_an_edge():
 
 
 def test_a_diverged_run_has_no_error_after_its_end():
-    record = _record("mnist", "esgd", _falling(1.0), status="diverged")
+    record = _record("mnist", "esgd", falling(1.0), status="diverged")
     assert error_at(record) == math.inf
     assert error_at(record, 500) < 60

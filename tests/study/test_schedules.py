@@ -50,6 +50,12 @@ def test_sutskevers_momentum_rises_never_above_its_limit_and_falls_at_the_end():
         momentum_at("cosine", 0.9, 0, 1)
 
 
+def test_an_ending_lowers_the_momentum_of_the_last_updates_and_nothing_else():
+    path = [momentum_at("ending", 0.95, update, 3000) for update in range(3000)]
+    assert path == [0.95] * 2000 + [0.9] * 1000
+    assert momentum_at("ending", 0.5, 2999, 3000) == 0.5
+
+
 def test_only_what_changes_is_handed_over_until_all_is_forgotten():
     given = []
     settings = {"lr": 1.0, "lr_schedule": "ramp:2", "momentum_schedule": "constant"}

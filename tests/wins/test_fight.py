@@ -3,28 +3,32 @@
 import copy
 import json
 import math
+import sys
 from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 
+from equilibrate import ESGD
 from equilibrate.paper.records import NotRecorded
 from equilibrate.study.journal import read_records
 from equilibrate.study.space import LogUniform
 from equilibrate.wins import command
 from equilibrate.wins.arena import Arena, Job, trainer
 from equilibrate.wins.fight import Plan, fight, tuned
-from equilibrate.wins.fighters import FIGHTERS, USUAL
+from equilibrate.wins.fighters import FIGHTERS, SHIPPED_RATE, USUAL
 from equilibrate.wins.grid import at_an_end, rates
 from equilibrate.wins.muon import MuonAdamW
 from equilibrate.wins.page import standing
 from equilibrate.wins.reading import costs, levels, scores, verdict
+from equilibrate.wins.soap import MissingRival
 from equilibrate.wins.tasks import TASKS
+from equilibrate.wins.timing import Pace
 
 SMALL = replace(TASKS["decays"].shortened(20), fighters=("esgd", "adamw", "lbfgs"))
 PLAN = Plan(tuning=(0,), finals=(1, 2, 3), per_decade=1, extensions=1)
-PACE = {"esgd": 2e-3, "adamw": 1e-3, "lbfgs": 5e-3}
+PACE = {"esgd": Pace(2e-3, first=30.0), "adamw": Pace(1e-3), "lbfgs": Pace(5e-3)}
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +44,7 @@ def test_all_have_equally_many_rates_over_equally_many_decades(fought):
     assert len(widths) == 1
 
 
-@pytest.mark.parametrize("name", [f for f in FIGHTERS if f != "soap"])
+@pytest.mark.parametrize("name", FIGHTERS)
 def test_every_range_is_two_decades(name):
     where = FIGHTERS[name]().space["lr"]
     assert isinstance(where, LogUniform)
@@ -95,7 +99,7 @@ def test_the_reading_agrees_with_the_records(fought):
     assert by_name["esgd"].error.median == errors[1]
     found = verdict(result, PACE)
     assert found.rival in ("adamw", "lbfgs")
-    assert standing(result, PACE) in ("wins", "ahead", "mixed", "behind", "loses")
+    assert standing(result, PACE) in ("wins", "ahead", "level", "mixed", "behind", "loses")
     table = costs([result], [PACE])
     assert {len(row) for row in table.values()} == {len(levels(result)) * 3}
 
@@ -154,12 +158,29 @@ def test_the_command_writes_a_page_and_figures(tmp_path, capsys):
     assert command.main([*given, "--frozen"]) == 0  # draws what is recorded
     page = (tmp_path / "wins.md").read_text()
     assert "image-64-sine" in page
-    assert "on instances 7;" in page
-    assert "Finals: instances 8 to 9" in page
-    for name in ("wins", "wins-image-64-sine"):
+    assert "on instance 7;" in page
+    assert "Finals: instances 8 to 9." in page
+    for name in ("summary", "curves", "fields-image-64-sine"):
         assert (tmp_path / f"{name}.png").stat().st_size > 1000
+        assert f"({name}.png)" in page
     (timing,) = tmp_path.glob("records/timing-*.json")
     assert set(json.loads(timing.read_text())["data"]["seconds_per_update"]) == {"esgd", "adamw"}
+
+
+def test_a_missing_rival_is_told_before_anything_is_trained(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pytorch_optimizer", None)
+    jobs = [Job(SMALL, fighter, 1, (1e-3,)) for fighter in ("adamw", "soap")]
+    with pytest.raises(MissingRival, match=r"equilibrate\[wins\]"):
+        Arena(tmp_path).train(jobs, "two")
+    assert not read_records(tmp_path / "records" / "decays")
+
+
+def test_ours_train_in_the_finals_with_the_rate_as_shipped(fought):
+    _, result = fought
+    assert set(result.shipped) == {"esgd"}
+    assert {r["settings"]["lr"] for r in result.shipped["esgd"]} == {SHIPPED_RATE}
+    assert [r["instance"] for r in result.shipped["esgd"]] == list(PLAN.finals)
+    assert ESGD([torch.ones(1, requires_grad=True)]).defaults["lr"] == SHIPPED_RATE
 
 
 def test_the_command_says_what_is_wrong(tmp_path, capsys):

@@ -16,11 +16,11 @@ _SLOW = LogUniform(1e-4, 1e-3)
 _DAMPING = Choice(1e-4, 1e-5, 1e-6)
 
 # "The Hessian-vector product is only computed every 20 iterations" (section 4).
-_EVERY_20 = {**ALGORITHM_1, "probe_every": 20}
+EVERY_20 = {**ALGORITHM_1, "probe_every": 20}
 
 # With 100 probes |E[v * Hv]| is mostly the estimator's noise on these networks. This arm starts
 # from 1,600 and remembers as many: one probe in 5 steps, half forgotten after 7,000 steps.
-_CLEAN = {**_EVERY_20, "probe_every": 5, "decay": 0.9999, "warmup_probes": 1600}
+_CLEAN = {**EVERY_20, "probe_every": 5, "decay": 0.9999, "warmup_probes": 1600}
 
 ARMS: dict[str, Method] = {
     method.name: method
@@ -36,7 +36,7 @@ ARMS: dict[str, Method] = {
             "jacobi",
             JacobiSGD,
             {"lr": _SLOW, "damping": _DAMPING},
-            {**_EVERY_20, "distribution": "rademacher"},
+            {**EVERY_20, "distribution": "rademacher"},
             label="Jacobi SGD",
         ),
         Method(
@@ -50,14 +50,14 @@ ARMS: dict[str, Method] = {
             "esgd-literal",
             ESGD,
             {"lr": _FAST, "damping": _DAMPING},
-            _EVERY_20,
+            EVERY_20,
             label="ESGD, Algorithm 1 to the letter",
         ),
         Method(
             "esgd-warm",
             ESGD,
             {"lr": _FAST, "damping": _DAMPING},
-            {**_EVERY_20, "warmup_probes": 20},
+            {**EVERY_20, "warmup_probes": 20},
             label="ESGD, Algorithm 1 with warm-up",
         ),
         Method("esgd", ESGD, {"lr": _FAST}, label="ESGD as shipped"),

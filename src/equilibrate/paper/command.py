@@ -27,6 +27,8 @@ stop it at any time, run the same command again, and it goes on where it was. A 
 with all records only draws.
 """
 
+TASKS = ("mnist", "mnist-linear", "curves-like", "curves-like-linear")
+
 
 class _Terminated(KeyboardInterrupt):
     """SIGTERM, made to unwind like Ctrl-C."""
@@ -36,13 +38,18 @@ def _terminate(number: int, frame: FrameType | None) -> None:
     raise _Terminated
 
 
+def _only_named() -> str:
+    left_out = ", ".join(name for name, figure in FIGURES.items() if not figure.in_quick)
+    return f"quick: all but {left_out}"
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command to a parser."""
     parser.add_argument(
         "figures",
         nargs="*",
         metavar="FIGURE",
-        help=f"{', '.join(FIGURES)}; all where none is named",
+        help=f"{', '.join(FIGURES)}; all where none is named ({_only_named()})",
     )
     parser.add_argument(
         "--quick", action="store_true", help="fewer problems, shorter training: minutes, two cores"
@@ -53,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--device", choices=("cpu", "cuda"), default="cpu",
-        help="where the studies of Figures 3 and 4 train (the full ones need cuda)",
+        help="where studies train (the full ones need cuda)",
     )  # fmt: skip
     parser.add_argument(
         "--data", type=Path, metavar="DIR",
@@ -65,8 +72,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"trials of a study in one stack, at most (default: {AT_ONCE})",
     )  # fmt: skip
     parser.add_argument(
-        "--task", action="append", default=[], choices=("mnist", "curves-like"),
-        help="compute one data set of Figures 3 and 4 alone: a part that runs beside another",
+        "--task", action="append", default=[], choices=TASKS,
+        help="compute one task of a figure that has several: a part that runs beside another",
     )  # fmt: skip
     parser.add_argument(
         "--records-only", action="store_true",

@@ -1,6 +1,7 @@
 """How figures look: Okabe and Ito's colours, few lines; matplotlib is imported here alone."""
 
 import importlib.util
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,12 +50,14 @@ def axes(rows: int, columns: int, size: tuple[float, float], **options: Any) -> 
     return picture, picture.subplots(rows, columns, **options)
 
 
-def save(picture: "Picture", stem: Path) -> dict[str, Path]:
-    """Write a figure as SVG, PDF and PNG; return the paths by kind."""
-    paths = {kind: stem.with_name(f"{stem.name}.{kind}") for kind in ("svg", "pdf", "png")}
+def save(
+    picture: "Picture", stem: Path, kinds: Sequence[str] = ("svg", "pdf", "png"), dpi: int = 150
+) -> dict[str, Path]:
+    """Write a figure, as SVG, PDF and PNG where no kinds are named; return the paths by kind."""
+    paths = {kind: stem.with_name(f"{stem.name}.{kind}") for kind in kinds}
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
-    picture.draw_without_rendering()  # lays out once, for all three
+    picture.draw_without_rendering()  # lays out once, for all kinds
     picture.set_layout_engine("none")
     for kind, path in paths.items():
-        picture.savefig(path, dpi=150, metadata=undated[kind])
+        picture.savefig(path, dpi=dpi, metadata=undated[kind])
     return paths

@@ -4,12 +4,11 @@
 with a warm-up), and ESGD as shipped, whose average forgets, as the authors' own code does.
 """
 
-import math
 from collections.abc import Callable
 
+from equilibrate.paper.arm_records import Arm, ahead, arms_of, numbers_of, told
 from equilibrate.paper.arms import ARMS
 from equilibrate.paper.figure import Judgement, Records, Verdict
-from equilibrate.paper.figure3_arms import Arm, arms_of
 from equilibrate.study.outcome import Spread, at_edge
 
 Arms = dict[str, Arm]
@@ -47,18 +46,6 @@ def best_of(arms: Arms, names: tuple[str, ...], epoch: float | None = None) -> t
     return best, best.error(epoch)
 
 
-def told(spread: Spread) -> str:
-    """Return a median with its extremes over seeds, as text."""
-    if spread.seeds == 1:
-        return f"{spread.median:.3g}"
-    return f"{spread.median:.3g} [{spread.low:.3g}, {spread.high:.3g}]"
-
-
-def _ahead(one: Spread, other: Spread) -> bool:
-    """Tell whether every seed of one ended below every seed of the other."""
-    return one.high < other.low
-
-
 def _evidence(arms: Arms) -> str:
     trials = max(len(arm.searched) for arm in arms.values())
     seeds = max(len(arm.seeds) for arm in arms.values())
@@ -72,12 +59,6 @@ def _evidence(arms: Arms) -> str:
 
 def _all(arms: Arms, epoch: float | None = None) -> str:
     return "; ".join(f"{arm.label} {told(arm.error(epoch))}" for arm in arms.values())
-
-
-def _numbers(arms: Arms) -> dict[str, float | None]:
-    found = {name: arm.error().median for name, arm in arms.items()}
-    found |= {f"{name}, longest": arm.last for name, arm in arms.items()}
-    return {name: value if math.isfinite(value) else None for name, value in found.items()}
 
 
 def _verdict(as_shipped: bool, algorithm_1: bool) -> Verdict:
@@ -96,9 +77,9 @@ def _outperforms(arms: Arms) -> Judgement:
     rivals = [arms[name].error() for name in RIVALS if name in arms]
 
     def better(error: Spread) -> bool:
-        return all(_ahead(error, rival) for rival in rivals)
+        return all(ahead(error, rival) for rival in rivals)
 
-    return Judgement("S6", _for_both(arms, better), _all(arms), _evidence(arms), _numbers(arms))
+    return Judgement("S6", _for_both(arms, better), _all(arms), _evidence(arms), numbers_of(arms))
 
 
 def _after_250(arms: Arms) -> Judgement:
@@ -132,7 +113,7 @@ def _improve(arms: Arms) -> Judgement:
     verdict: Verdict = "does not hold" if worse else "holds"
     said = f"at or above {SUTSKEVER_SGD}: {', '.join(worse)}; " if worse else ""
     said += "; ".join(f"{arm.label} {arm.last:.3g}" for arm in adaptive.values())
-    return Judgement("S9", verdict, said, _evidence(arms), _numbers(adaptive))
+    return Judgement("S9", verdict, said, _evidence(arms), numbers_of(adaptive))
 
 
 def _three_times(arms: Arms) -> Judgement:
@@ -172,7 +153,7 @@ def _abstract(mnist: Arms, curves: Arms) -> Judgement:
         over_rmsprop = rmsprop.median / ours.median
         over_sgd = arms["sgd"].error().median / ours.median
         better &= over_rmsprop >= 1 and over_sgd >= CLEARLY
-        level &= not _ahead(rmsprop, ours) and over_sgd >= CLEARLY
+        level &= not ahead(rmsprop, ours) and over_sgd >= CLEARLY
         said.append(f"{name}: RMSProp / ESGD {over_rmsprop:.2f}, SGD / ESGD {over_sgd:.2f}")
     verdict: Verdict = "holds" if better else "does not hold"
     if level and not better:

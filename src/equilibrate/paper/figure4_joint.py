@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from equilibrate.paper.arm_records import Arm, arms_of
 from equilibrate.paper.figure import Judgement, Records, Verdict
-from equilibrate.paper.figure3_arms import Arm, arms_of
 from equilibrate.paper.figure4_judging import (
     DRIFT,
     FLOOR,

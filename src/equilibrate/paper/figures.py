@@ -1,6 +1,14 @@
 """The list of figures, in the order of the report."""
 
-from equilibrate.paper import demonstration, figure1, figure2, figure3, figure4, robustness
+from equilibrate.paper import (
+    demonstration,
+    figure1,
+    figure2,
+    figure3,
+    figure4,
+    momentum,
+    robustness,
+)
 from equilibrate.paper.figure import Figure
 
 FIGURES: dict[str, Figure] = {
@@ -12,5 +20,6 @@ FIGURES: dict[str, Figure] = {
         figure3.FIGURE,
         figure4.FIGURE,
         robustness.FIGURE,
+        momentum.FIGURE,
     )
 }

@@ -11,7 +11,7 @@ import json
 import math
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -35,18 +35,22 @@ def publish(out: Path, results: Path) -> None:
         for path in sorted(out.glob(pattern)):
             shutil.copyfile(path, results / path.name)
     for path in sorted((out / "records").glob("*.json")):
-        record = _public(json.loads(path.read_bytes()))
+        record = public(json.loads(path.read_bytes()))
         write(results / "records" / path.name, record)
     for path in sorted((out / "records").glob(f"*/{RECORDS}")):
         folder = results / "records" / path.parent.name
         folder.mkdir(exist_ok=True)
-        lines = [as_line(_public(record)) for record in read_records(path.parent).values()]
-        # Without a time stamp: the same records give the same file.
-        (folder / PACKED).write_bytes(gzip.compress(b"".join(lines), mtime=0))
+        pack(map(public, read_records(path.parent).values()), folder)
     (results / "README.md").write_text(_origin(results))
 
 
-def _public(record: dict[str, Any]) -> dict[str, Any]:
+def pack(records: Iterable[dict[str, Any]], folder: Path) -> None:
+    """Write the records of a study packed; without a time stamp, so that the same give the same."""
+    lines = map(as_line, records)
+    (folder / PACKED).write_bytes(gzip.compress(b"".join(lines), mtime=0))
+
+
+def public(record: dict[str, Any]) -> dict[str, Any]:
     """Return a record without its checksum, its command without the folders of one machine."""
     made, rest = record["provenance"], {k: v for k, v in record.items() if k != "checksum"}
     words = [Path(word).name if word.startswith("/") else word for word in made["command"].split()]
@@ -55,17 +59,6 @@ def _public(record: dict[str, Any]) -> dict[str, Any]:
 
 def _origin(results: Path) -> str:
     """Return a page that says what was run, on what, by which commit, and how long it took."""
-    runs: dict[tuple[str, ...], list[tuple[float, float]]] = {}
-    for record in _records(results / "records"):
-        made = record["provenance"]
-        told = tuple(str(made.get(name) or "not recorded") for name in _TOLD)
-        end = datetime.fromisoformat(made["time"]).timestamp() if "time" in made else math.nan
-        # The seconds of a trial in a stack are its share of them.
-        runs.setdefault(told, []).append((end - made["seconds"] * record.get("together", 1), end))
-    rows = [
-        f"| {' | '.join((f'`{told[0]}`', *told[1:], _span(spans)))} |"
-        for told, spans in runs.items()
-    ]
     return "\n".join(
         [
             "# Results of the full run",
@@ -73,16 +66,40 @@ def _origin(results: Path) -> str:
             "Figures, claims (`claims.json`), the report (`report.html`) and the records behind",
             "them. `equilibrate paper --out results` draws everything again from the records;",
             "`pandas.read_json(path, lines=True)` reads a study's `records.jsonl.gz`.",
+            "The fight against other optimizers has a folder of its own, `wins`.",
             "",
             "The time is that from the first start to the last record. Commands on one GPU ran",
             "side by side and shared it.",
             "",
-            f"| {' | '.join((*_TOLD, 'minutes'))} |",
-            "| --- | --- | --- | --- |",
-            *rows,
+            *origin_table(records_in(results / "records"), _TOLD),
             "",
         ]
     )
+
+
+def origin_table(records: Iterable[dict[str, Any]], told: Sequence[str]) -> list[str]:
+    """Return the lines of a table of runs: what their provenance tells, and the time of each."""
+    runs: dict[tuple[str, ...], list[tuple[float, float]]] = {}
+    for record in records:
+        made = record["provenance"]
+        cells = tuple(_told(made.get(name)) for name in told)
+        end = datetime.fromisoformat(made["time"]).timestamp() if "time" in made else math.nan
+        # The seconds of a trial in a stack are its share of them.
+        runs.setdefault(cells, []).append((end - made["seconds"] * record.get("together", 1), end))
+    return [
+        f"| {' | '.join((*told, 'minutes'))} |",
+        f"| {' | '.join(['---'] * (len(told) + 1))} |",
+        *(
+            f"| {' | '.join((f'`{cells[0]}`', *cells[1:], _span(spans)))} |"
+            for cells, spans in runs.items()
+        ),
+    ]
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {version}" for name, version in sorted(value.items()))
+    return str(value or "not recorded")
 
 
 def _span(spans: list[tuple[float, float]]) -> str:
@@ -92,7 +109,8 @@ def _span(spans: list[tuple[float, float]]) -> str:
     return "not recorded" if math.isnan(seconds) else clock(seconds)
 
 
-def _records(records: Path) -> Iterator[dict[str, Any]]:
+def records_in(records: Path) -> Iterator[dict[str, Any]]:
+    """Yield the published records of a folder."""
     for path in sorted(records.glob("*.json")):
         yield json.loads(path.read_bytes())
     for path in sorted(records.glob(f"*/{PACKED}")):

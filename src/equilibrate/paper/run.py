@@ -26,7 +26,7 @@ class Means:
 
     device: str = "cpu"
     data: Path | None = None
-    tasks: tuple[str, ...] = ()  # of Figures 3 and 4; all where none is named
+    tasks: tuple[str, ...] = ()  # of figures that have several; all where none is named
     at_once: int = AT_ONCE  # trials of a study in one stack, at most
     crew: Crew | None = None  # who trains studies; None is this process
 
@@ -40,7 +40,7 @@ def run(names: Sequence[str], out: Path, *, quick: bool, command: str, means: Me
     Figures that were not asked for join the report where their records are complete.
     """
     require_drawing()  # before hours of computing, not after
-    wanted = names or _possible(quick, means)
+    wanted = _wanted(names, quick, means)
     results = []
     for name, figure in FIGURES.items():
         compute = partial(_compute, means=means) if name in wanted else _recorded
@@ -52,15 +52,30 @@ def run(names: Sequence[str], out: Path, *, quick: bool, command: str, means: Me
 
 def record(names: Sequence[str], out: Path, *, quick: bool, means: Means = CPU) -> Path:
     """Compute the named figures and draw nothing; return the folder of their records."""
-    for name in names or _possible(quick, means):
+    for name in _wanted(names, quick, means):
         _compute(FIGURES[name], out, quick, means=means)
     return out / "records"
 
 
+def _wanted(names: Sequence[str], quick: bool, means: Means) -> list[str]:
+    """Return the figures to compute: those named, else all that can be, if a task of theirs is."""
+    wanted = []
+    for name in names or _possible(quick, means):
+        settings = FIGURES[name].settings(quick)
+        if getattr(_part(settings, means.tasks), "tasks", True):
+            wanted.append(name)
+        else:
+            has = ", ".join(task.problem for task in settings.tasks)
+            print(f"{name}: not run, its tasks are {has}", file=sys.stderr)
+    return wanted
+
+
 def _possible(quick: bool, means: Means) -> list[str]:
     """Return the figures that this device can compute; say which are left out."""
+    if quick:
+        return [name for name, figure in FIGURES.items() if figure.in_quick]
     needing = [name for name, figure in FIGURES.items() if figure.needs_gpu]
-    if quick or means.device == "cuda" or not needing:
+    if means.device == "cuda" or not needing:
         return list(FIGURES)
     print(
         f"{', '.join(needing)}: in full only with --device cuda, quick with --quick; shown here "

@@ -2,7 +2,7 @@
 
 A learning-rate schedule is a text: "constant", "cosine" (to zero over the run), "linear" (to zero),
 "ramp:N" (up over the first N updates), or two of them joined by "+", such as "ramp:3000+cosine".
-A momentum schedule is "constant" or "sutskever".
+A momentum schedule is "constant", "ending" or "sutskever".
 """
 
 import math
@@ -41,18 +41,22 @@ def _factor(part: str, update: int, total: int) -> float:
 def momentum_at(schedule: str, momentum: float, update: int, total: int) -> float:
     """Return the momentum at an update; `momentum` is the largest it may reach.
 
-    "sutskever": min(1 - 2^(-1 - log2(floor(t / 250) + 1)), momentum), and 0.9 at most in the last
-    1,000 updates (Sutskever et al. 2013, equation 5 and section 3).
+    "ending": 0.9 at most in the last 1,000 updates. "sutskever": that, and it rises before as
+    min(1 - 2^(-1 - log2(floor(t / 250) + 1)), momentum) (Sutskever et al. 2013, equation 5 and
+    section 3).
 
     Example:
         >>> [momentum_at("sutskever", 0.99, t, 10_000) for t in (0, 250, 750, 9_500)]
         [0.5, 0.75, 0.875, 0.9]
+        >>> [momentum_at("ending", 0.99, t, 10_000) for t in (0, 8_999, 9_000)]
+        [0.99, 0.99, 0.9]
     """
     if schedule == "constant":
         return momentum
-    if schedule != "sutskever":
+    if schedule not in ("ending", "sutskever"):
         raise ValueError(
-            f'there is no momentum schedule {schedule!r}; there are "constant" and "sutskever"'
+            f'there is no momentum schedule {schedule!r}; there are "constant", "ending" and '
+            f'"sutskever"'
         )
     most = min(momentum, _LAST_MOMENTUM) if update >= total - _LAST else momentum
-    return min(1 - 0.5 / (update // _STEP + 1), most)
+    return most if schedule == "ending" else min(1 - 0.5 / (update // _STEP + 1), most)

@@ -24,6 +24,7 @@ from equilibrate.study.progress import Progress
 from equilibrate.study.study import run_study
 from equilibrate.study.trial import Trial
 from equilibrate.wins.fighters import FIGHTERS
+from equilibrate.wins.soap import soap
 from equilibrate.wins.tasks import Task
 
 POINTS = 100  # of a curve
@@ -89,6 +90,8 @@ class Arena:
         left = [job for job in map(self._missing, jobs) if job.rates]
         if self.frozen or not left:
             return
+        if any(job.fighter == "soap" for job in left):
+            soap()  # is its package there? Now, not after hours
         progress = Progress(label, sum(len(job.rates) for job in left))
         for job in self._trained(left):
             self._collect(job)

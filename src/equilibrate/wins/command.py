@@ -3,23 +3,23 @@
 import argparse
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
-from equilibrate.paper.drawing import MissingExtra, require_drawing, save
+from equilibrate.paper.drawing import MissingExtra, require_drawing
 from equilibrate.paper.records import NotRecorded
 from equilibrate.study.files import StudyError
-from equilibrate.wins import drawing, pictures
 from equilibrate.wins.arena import Arena
-from equilibrate.wins.fight import Plan, Result, fight
+from equilibrate.wins.fight import CHOICES
 from equilibrate.wins.fighters import BASELINE, FIGHTERS, OURS
+from equilibrate.wins.fought import fought
 from equilibrate.wins.page import page
+from equilibrate.wins.publish import draw, publish
 from equilibrate.wins.soap import MissingRival
-from equilibrate.wins.tasks import TASKS, Task
-from equilibrate.wins.timing import seconds_per_update
+from equilibrate.wins.tasks import TASKS
+from equilibrate.wins.terms import Terms
 
 DESCRIPTION = """\
 Fight: ESGD with Nesterov's momentum, as shipped, against AdamW, NAdam, RMSProp, Muon, SOAP and,
@@ -28,7 +28,6 @@ finals run on instances that no tuning has seen. Records are kept as they are ma
 time, and the same command goes on. A page (Markdown) and figures are drawn from the records.
 """
 DEFAULT = ("image-64-sine", "image-64-gaussian", "image-64-relu", "decays")
-_PICTURED = "image"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,24 +41,53 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="folder of the page, the figures and the records (default: out/wins)")  # fmt: skip
     add("--device", choices=("cpu", "cuda"), default="cpu", help="where trials train")
     add("--workers", type=_count, default=1, metavar="N", help="trials that train at once")
-    add("--tuning", type=_count, default=2, metavar="N", help="instances for tuning (default: 2)")
-    add("--finals", type=_count, default=5, metavar="N", help="instances for finals (default: 5)")
-    add("--first", type=int, default=0, metavar="N",
+    add(
+        "--tuning",
+        type=_count,
+        default=Terms.tuning,
+        metavar="N",
+        help="instances for tuning (default: 2)",
+    )
+    add(
+        "--finals",
+        type=_count,
+        default=Terms.finals,
+        metavar="N",
+        help="instances for finals (default: 5)",
+    )
+    add("--first", type=int, default=Terms.first, metavar="N",
         help="the first instance (default: 0); another number makes all of them fresh")  # fmt: skip
     add("--epochs", type=_count, metavar="N", help="of a trial at most; shorter for a trial run")
-    add("--per-decade", type=_count, default=4, metavar="N", help="learning rates in a decade")
-    add("--extensions", type=int, default=2, metavar="N", help="of all grids at most (default: 2)")
-    add("--ramp", type=float, default=0.0, metavar="SHARE",
+    add(
+        "--per-decade",
+        type=_count,
+        default=Terms.per_decade,
+        metavar="N",
+        help="learning rates in a decade",
+    )
+    add(
+        "--extensions",
+        type=int,
+        default=Terms.extensions,
+        metavar="N",
+        help="of all grids at most (default: 2)",
+    )
+    add("--ramp", type=float, default=Terms.ramp, metavar="SHARE",
         help="of a run in which every learning rate rises first (default: none)")  # fmt: skip
+    add("--choose", choices=CHOICES, default=Terms.choose,
+        help="the learning rate with the least geometric mean of the errors over the instances, or "
+        "with the least error on the worst of them (default: mean)")  # fmt: skip
     add("--records-only", action="store_true",
         help="draw nothing: for a machine without matplotlib")  # fmt: skip
     add("--frozen", action="store_true", help="train nothing: draw from the records alone")
+    add("--publish", type=Path, metavar="DIR",
+        help="add the fight, its records packed, to the pages in this folder")  # fmt: skip
 
 
-def execute(arguments: argparse.Namespace, command: str) -> int:
-    """Run the command; return its exit status."""
+def execute(arguments: argparse.Namespace, _: str) -> int:
+    """Run the command; return its exit status. Pages tell its terms, not how it was typed."""
     try:
-        print(run(arguments, command))
+        print(run(arguments))
     except (ValueError, KeyError) as error:
         print(error, file=sys.stderr)
         return 2
@@ -72,60 +100,23 @@ def execute(arguments: argparse.Namespace, command: str) -> int:
     return 0
 
 
-def run(arguments: argparse.Namespace, command: str) -> Path:
+def run(arguments: argparse.Namespace) -> Path:
     """Fight, measure, draw and write; return the page."""
     if not arguments.records_only:
         require_drawing()  # before hours of training, not after
     if arguments.device == "cuda" and not torch.cuda.is_available():
         raise ValueError("torch finds no CUDA device here; leave --device cuda out")
-    tasks = [_task(name, arguments) for name in arguments.tasks or DEFAULT]
-    plan = _plan(arguments)
+    terms = Terms.chosen({**vars(arguments), "tasks": list(arguments.tasks or DEFAULT)})
     arena = Arena(arguments.out, arguments.device, arguments.workers, arguments.frozen)
-    results = fight(tasks, plan, arena)
-    paces = [seconds_per_update(r, plan.schedule(r.task), arena) for r in results]
-    pictured = [r for r in results if r.task.name.startswith(_PICTURED)]
-    faults = [pictures.faults(r, plan.schedule(r.task), arena) for r in pictured]
+    one = fought(terms, arena)
     if arguments.records_only:
         return arena.out / "records"
-    for result, found in zip(pictured, faults, strict=True):
-        drawn = drawing.fields(pictures.target(result), found, result.task.label)
-        save(drawn, arena.out / f"wins-{result.task.name}")
-    return write(results, paces, plan, arena.out, command)
-
-
-def write(
-    results: Sequence[Result],
-    paces: Sequence[Mapping[str, float]],
-    plan: Plan,
-    out: Path,
-    command: str,
-) -> Path:
-    """Draw the figure of all tasks and write the page."""
-    save(drawing.overview(results, paces), out / "wins")
-    shape = f"a rise over {plan.ramp:.0%} of the run, then a cosine" if plan.ramp else "cosine"
-    path = out / "wins.md"
-    path.write_text(page(results, paces, plan, command, shape))
+    draw(one, arena.out)
+    path = arena.out / "wins.md"
+    path.write_text(page([one]))
+    if arguments.publish:
+        publish(one, arena.out, arguments.publish)
     return path
-
-
-def _task(name: str, arguments: argparse.Namespace) -> Task:
-    if name not in TASKS:
-        raise ValueError(f"no task {name!r}; there are {', '.join(TASKS)}")
-    task = TASKS[name]
-    if arguments.epochs:
-        task = task.shortened(arguments.epochs)
-    if not arguments.fighters:
-        return task
-    if not {OURS, BASELINE} <= set(arguments.fighters):
-        raise ValueError(f"{OURS} and {BASELINE} must be among the fighters: one fights, one times")
-    return replace(task, fighters=tuple(f for f in FIGHTERS if f in arguments.fighters))
-
-
-def _plan(arguments: argparse.Namespace) -> Plan:
-    middle = arguments.first + arguments.tuning
-    tuning = tuple(range(arguments.first, middle))
-    finals = tuple(range(middle, middle + arguments.finals))
-    return Plan(tuning, finals, arguments.per_decade, arguments.extensions, arguments.ramp)
 
 
 def _count(text: str) -> int:

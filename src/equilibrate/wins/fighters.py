@@ -6,8 +6,9 @@ regularised. All follow the schedule of the fight, but for L-BFGS, whose line se
 mislead.
 """
 
+import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.optim import Optimizer
@@ -17,13 +18,16 @@ from equilibrate.study.methods import Method
 from equilibrate.study.space import LogUniform
 from equilibrate.wins.lbfgs import LBFGS
 from equilibrate.wins.muon import MuonAdamW
-from equilibrate.wins.soap import soap
+from equilibrate.wins.soap import make_soap
 
 OURS = "esgd"
 """The fighter that the others are rivals of."""
 
 BASELINE = "adamw"
 """The rival whose final error is the target that all are timed to."""
+
+SHIPPED_RATE = float(inspect.signature(ESGD).parameters["lr"].default)
+"""The learning rate of ours where nobody searches one."""
 
 
 def _method(
@@ -36,6 +40,7 @@ def _esgd(name: str, label: str, **fixed: Any) -> Method:
     return _method(name, ESGD, 0.1, label, **fixed)
 
 
+_SOAP = cast(type[Optimizer], make_soap)  # imports its package when it is called
 _NESTEROV = {"momentum": 0.9, "nesterov": True}
 
 FIGHTERS: dict[str, Callable[[], Method]] = {
@@ -52,10 +57,15 @@ FIGHTERS: dict[str, Callable[[], Method]] = {
     "nadam": lambda: _method("nadam", torch.optim.NAdam, 1e-3, "NAdam"),
     "rmsprop": lambda: _method("rmsprop", torch.optim.RMSprop, 1e-3, "RMSProp"),
     "muon": lambda: _method("muon", MuonAdamW, 1e-3, "Muon + AdamW"),
-    "soap": lambda: _method("soap", soap(), 3e-3, "SOAP", weight_decay=0.0),
+    "soap": lambda: _method("soap", _SOAP, 3e-3, "SOAP", weight_decay=0.0),
     "lbfgs": lambda: _method("lbfgs", LBFGS, 1.0, "L-BFGS", lr_schedule="constant"),
 }
-"""By name; called, for a rival's package is imported only where that rival fights."""
+"""By name."""
 
 USUAL = ("esgd", "adamw", "nadam", "rmsprop", "muon", "soap")
 """Who fights on a problem with noise."""
+
+
+def is_ours(fighter: str) -> bool:
+    """Tell a form of ESGD from a rival."""
+    return fighter.split("-")[0] == OURS

@@ -1,8 +1,7 @@
 """What a fight says: final errors, how far ours is from the best rival, when each met the target.
 
-Errors are compared on a logarithmic scale, in decibels: 10 log10 of a ratio. Over five instances
-the range from the least to the greatest value is a 94% interval of the median, whatever the
-distribution: 1 - 2 (1/2)^5.
+Errors are compared on a logarithmic scale, in decibels: 10 log10 of a ratio. Every median comes
+with its interval (`interval`).
 """
 
 import math
@@ -13,9 +12,12 @@ from dataclasses import dataclass
 from equilibrate.study.journal import Record
 from equilibrate.study.outcome import Spread, cost_to, final_error
 from equilibrate.wins.fight import Result
-from equilibrate.wins.fighters import BASELINE, OURS
+from equilibrate.wins.fighters import BASELINE, OURS, is_ours
+from equilibrate.wins.interval import interval
+from equilibrate.wins.timing import Pace
 
 _LEVELS = 5
+TIE = 0.1  # decibels that nobody can tell apart
 
 
 @dataclass(frozen=True)
@@ -25,52 +27,86 @@ class Score:
     fighter: str
     rate: float
     error: Spread
+    early: Spread  # the error after a tenth of the run
     updates: Spread  # until the target
     seconds: Spread  # until the target, at the measured pace
     failed: int
+    behind: int  # finals that ended worse than the best rival's on the same instance
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Ours against the best rival, in decibels, above zero where ours is better.
+    """Ours against the best rival, the one of the least median error.
 
-    `gap` pairs the instances; `apart` says whether the two ranges of errors do not meet.
+    Gaps are in decibels, instance by instance, above zero where ours is better. `apart` says
+    whether the intervals of the two median errors do not meet, `sooner` whether ours meets the
+    target before every rival by the clock, and `sooner_apart` whether those intervals do not meet.
     """
 
     rival: str
     gap: Spread
+    gap_to_baseline: Spread
     apart: bool
-    first: str  # to the target, by the clock; "" where nobody got there
+    soonest: str  # of the rivals, by the clock; "" where none got there
+    sooner: bool
+    sooner_apart: bool
 
 
-def scores(result: Result, pace: Mapping[str, float]) -> list[Score]:
+def scores(result: Result, pace: Mapping[str, Pace]) -> list[Score]:
     """Return a score for every fighter of a task, in the order given."""
-    goal = target(result)
-    return [_score(result, fighter, goal, pace[fighter]) for fighter in result.task.fighters]
+    return [_score(result, fighter, pace[fighter]) for fighter in result.task.fighters]
 
 
 def target(result: Result) -> float:
     """Return the error that all are timed to: the median final error of tuned AdamW."""
-    return statistics.median(map(final_error, result.finals[BASELINE]))
+    return _median(result, BASELINE)
 
 
-def verdict(result: Result, pace: Mapping[str, float], ours: str = OURS) -> Verdict:
-    """Compare one of ours with the rival of the least median error."""
+def best_rival(result: Result) -> str:
+    """Return the rival of the least median error."""
+    return min(rivals(result), key=lambda fighter: _median(result, fighter))
+
+
+def rivals(result: Result) -> list[str]:
+    """Return all but ours."""
+    return [fighter for fighter in result.task.fighters if not is_ours(fighter)]
+
+
+def verdict(result: Result, pace: Mapping[str, Pace], ours: str = OURS) -> Verdict:
+    """Compare one of ours with the rivals."""
     by_name = {score.fighter: score for score in scores(result, pace)}
-    rivals = [score for name, score in by_name.items() if not is_ours(name)]
-    best = min(rivals, key=lambda score: score.error.median)
-    own_score = by_name[ours]
-    pairs = zip(result.finals[best.fighter], result.finals[ours], strict=True)
-    gap = Spread.of(decibels(final_error(theirs), final_error(own)) for theirs, own in pairs)
-    apart = own_score.error.high < best.error.low or best.error.high < own_score.error.low
-    soonest = min(by_name.values(), key=lambda score: score.seconds.median)
-    first = soonest.fighter if math.isfinite(soonest.seconds.median) else ""
-    return Verdict(best.fighter, gap, apart, first)
+    rival, own = best_rival(result), by_name[ours]
+    quickest = min((by_name[name] for name in rivals(result)), key=lambda s: s.seconds.median)
+    never = math.isinf(quickest.seconds.median)
+    return Verdict(
+        rival=rival,
+        gap=_gap(result, rival, ours),
+        gap_to_baseline=_gap(result, BASELINE, ours),
+        apart=_apart(own.error, by_name[rival].error),
+        soonest="" if never else quickest.fighter,
+        sooner=own.seconds.median < quickest.seconds.median,
+        sooner_apart=_apart(own.seconds, quickest.seconds),
+    )
 
 
-def is_ours(fighter: str) -> bool:
-    """Tell a form of ESGD from a rival."""
-    return fighter.split("-")[0] == OURS
+def behind(result: Result, records: Sequence[Record]) -> int:
+    """Count the finals that ended worse than the best rival's on the same instance."""
+    pairs = zip(result.finals[best_rival(result)], records, strict=True)
+    gaps = (decibels(final_error(theirs), final_error(own)) for theirs, own in pairs)
+    return sum(gap < -TIE for gap in gaps)
+
+
+def _median(result: Result, fighter: str) -> float:
+    return statistics.median(map(final_error, result.finals[fighter]))
+
+
+def _gap(result: Result, rival: str, ours: str) -> Spread:
+    pairs = zip(result.finals[rival], result.finals[ours], strict=True)
+    return interval(decibels(final_error(theirs), final_error(own)) for theirs, own in pairs)
+
+
+def _apart(one: Spread, other: Spread) -> bool:
+    return one.high < other.low or other.high < one.low
 
 
 def decibels(above: float, below: float) -> float:
@@ -89,9 +125,7 @@ def decibels(above: float, below: float) -> float:
     return 10 * math.log10(above / below)
 
 
-def costs(
-    results: Sequence[Result], paces: Sequence[Mapping[str, float]]
-) -> dict[str, list[float]]:
+def costs(results: Sequence[Result], paces: Sequence[Mapping[str, Pace]]) -> dict[str, list[float]]:
     """Return every fighter's seconds on each triple of task, instance and level of error.
 
     Only fighters that fought on all the tasks can be ranked against each other.
@@ -99,7 +133,7 @@ def costs(
     common = [f for f in results[0].task.fighters if all(f in r.task.fighters for r in results)]
     return {
         fighter: [
-            cost_to(record, level) * pace[fighter]
+            pace[fighter].until(cost_to(record, level))
             for result, pace in zip(results, paces, strict=True)
             for level in levels(result)
             for record in result.finals[fighter]
@@ -117,18 +151,32 @@ def levels(result: Result) -> list[float]:
     return [start * (end / start) ** (k / _LEVELS) for k in range(1, _LEVELS + 1)]
 
 
+def early_error(record: Record) -> float:
+    """Return the error last measured within the first tenth of a run.
+
+    Example:
+        >>> early_error({"curve": {"updates": [0, 9, 11, 100], "error": [4.0, 3.0, 2.0, 1.0]}})
+        3.0
+    """
+    updates, errors = record["curve"]["updates"], record["curve"]["error"]
+    points = zip(updates, errors, strict=True)
+    return [float(error) for done, error in points if 10 * done <= updates[-1]][-1]
+
+
 def _start(record: Record) -> float:
     return float(record["curve"]["error"][0])
 
 
-def _score(result: Result, fighter: str, goal: float, pace: float) -> Score:
-    records = result.finals[fighter]
+def _score(result: Result, fighter: str, pace: Pace) -> Score:
+    records, goal = result.finals[fighter], target(result)
     updates = [cost_to(record, goal) for record in records]
     return Score(
         fighter=fighter,
         rate=result.best[fighter],
-        error=Spread.of(map(final_error, records)),
-        updates=Spread.of(updates),
-        seconds=Spread.of(count * pace for count in updates),
+        error=interval(map(final_error, records)),
+        early=interval(map(early_error, records)),
+        updates=interval(updates),
+        seconds=interval(map(pace.until, updates)),
         failed=sum(record["status"] != "finished" for record in records),
+        behind=behind(result, records),
     )

@@ -1,8 +1,13 @@
 """SOAP (Vyas et al. 2024) from a maintained package, `pytorch-optimizer`; imported when asked for.
 
-The package takes seconds to import and is no part of this library: it is the extra `wins`.
+The package takes seconds to import and is no part of this library: it is the extra `wins`. Pages
+are drawn without it.
 """
 
+from collections.abc import Iterable
+from typing import Any
+
+from torch import Tensor
 from torch.optim import Optimizer
 
 
@@ -21,3 +26,8 @@ def soap() -> type[Optimizer]:
         ) from error
     found: type[Optimizer] = SOAP
     return found
+
+
+def make_soap(parameters: Iterable[Tensor], **settings: Any) -> Optimizer:
+    """Return the optimizer, importing its package now."""
+    return soap()(parameters, **settings)

@@ -1,14 +1,15 @@
-"""What Figure 3's records say of one arm on one task: search, winner, the winner's seeds."""
+"""What the records of a search say of one arm on one task: trials, winner, the winner's seeds."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from equilibrate.paper.arms import ARMS
 from equilibrate.paper.records import Data
+from equilibrate.study.methods import Method
 from equilibrate.study.naming import canonical
-from equilibrate.study.outcome import Spread, cost_to, winner
+from equilibrate.study.outcome import SEARCH_SEED, Spread, cost_to
 
 
 @dataclass(frozen=True)
@@ -17,25 +18,22 @@ class Arm:
 
     Args:
         name: of the arm.
+        label: its name for tables and plots.
         searched: the records of its search.
-        best: the trial of the search that ended lowest.
-        seeds: the winner's settings at every seed, as long as the search.
+        best: the trial of the search that won.
+        seeds: the winner's settings at every seed, as long as the search or as the longest run.
         longest: the winner at seed 0, as long as it was trained.
     """
 
     name: str
+    label: str
     searched: Sequence[Data]
     best: Mapping[str, Any]
     seeds: Sequence[Data]
     longest: Mapping[str, Any]
 
-    @property
-    def label(self) -> str:
-        """The arm's name for tables and plots."""
-        return ARMS[self.name].label
-
     def error(self, epoch: float | None = None) -> Spread:
-        """The error at an epoch (at the end of the search where None is given), over seeds."""
+        """The error at an epoch (at the end of the runs where None is given), over seeds."""
         return Spread.of([error_at(record, epoch) for record in self.seeds])
 
     @property
@@ -47,6 +45,12 @@ class Arm:
     def trained(self) -> int:
         """The epochs of the longest run, as far as it came."""
         return int(self.longest["curve"]["epoch"][-1])
+
+    @property
+    def updates_per_epoch(self) -> float:
+        """The updates that an epoch has."""
+        curve = self.best["curve"]
+        return float(curve["updates"][-1] / curve["epoch"][-1])
 
     def epochs_to(self, target: float) -> float:
         """The epochs until the longest run has measured an error of at most `target`."""
@@ -92,18 +96,67 @@ def up_to(record: Data, epochs: int) -> Data:
     return {**record, **end, "epochs": epochs, "curve": curve}
 
 
-def arms_of(records: Sequence[Data], task: str) -> dict[str, Arm]:
-    """Return the arms of a task that have a winner, in the order of the figure."""
+def furthest(records: Iterable[Data]) -> Data | None:
+    """Return the trial of a search that came furthest, the lowest of these; None if all diverged.
+
+    A search that ran to its end has finished trials, and they came furthest. One that was ended
+    early (`study.conclude`) has only trials that were cut.
+
+    Example:
+        >>> curves = {"a": ([0, 10], [5, 1]), "b": ([0, 20], [5, 3]), "c": ([0, 20], [5, 2])}
+        >>> records = [
+        ...     {"name": name, "seed": 0, "status": "cut", "curve": {"epoch": e, "error": y}}
+        ...     for name, (e, y) in curves.items()
+        ... ]
+        >>> furthest(records)["name"]
+        'c'
+    """
+    searched = [r for r in records if r["seed"] == SEARCH_SEED and r["status"] != "diverged"]
+    trained = [record for record in searched if record["curve"]["epoch"]]
+    return min(trained, key=lambda r: (-r["curve"]["epoch"][-1], error_at(r)), default=None)
+
+
+def arms_of(
+    records: Sequence[Data],
+    task: str,
+    methods: Mapping[str, Method] = ARMS,
+    *,
+    long_seeds: bool = False,
+) -> dict[str, Arm]:
+    """Return the arms of a task that have a winner, in the order of the figure.
+
+    `long_seeds` tells that the seeds are trained as long as the longest run, not as the search.
+    """
     mine = [record for record in records if record["task"] == task]
     found = {}
-    for name in ARMS:
+    for name, method in methods.items():
         own = [record for record in mine if record["method"] == name]
         shortest = min((record["epochs"] for record in own), default=0)
-        searched = [r for r in own if r["epochs"] == shortest and r["seed"] == 0]
-        best = winner(searched)
+        searched = [r for r in own if r["epochs"] == shortest and r["seed"] == SEARCH_SEED]
+        best = furthest(searched)
         if best is not None:
             same = [r for r in own if canonical(r["settings"]) == canonical(best["settings"])]
-            seeds = sorted((r for r in same if r["epochs"] == shortest), key=lambda r: r["seed"])
             longest = max(same, key=lambda record: int(record["epochs"]))
-            found[name] = Arm(name, searched, best, seeds, longest)
+            length = longest["epochs"] if long_seeds else shortest
+            seeds = sorted((r for r in same if r["epochs"] == length), key=lambda r: r["seed"])
+            found[name] = Arm(name, method.label, searched, best, seeds, longest)
     return found
+
+
+def told(spread: Spread) -> str:
+    """Return a median with its extremes over seeds, as text."""
+    if spread.seeds == 1:
+        return f"{spread.median:.3g}"
+    return f"{spread.median:.3g} [{spread.low:.3g}, {spread.high:.3g}]"
+
+
+def ahead(one: Spread, other: Spread) -> bool:
+    """Tell whether every seed of one ended below every seed of the other."""
+    return one.high < other.low
+
+
+def numbers_of(arms: Mapping[str, Arm]) -> dict[str, float | None]:
+    """Return the arms' medians after the search and the ends of their longest runs, as JSON."""
+    found = {name: arm.error().median for name, arm in arms.items()}
+    found |= {f"{name}, longest": arm.last for name, arm in arms.items()}
+    return {name: value if math.isfinite(value) else None for name, value in found.items()}

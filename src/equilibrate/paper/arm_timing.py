@@ -2,13 +2,13 @@
 
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
-from equilibrate.paper.arms import ARMS
 from equilibrate.paper.records import Data, Store
+from equilibrate.study.methods import Method
 from equilibrate.study.problem import Problem
 from equilibrate.study.stack import Stack
 from equilibrate.study.trial import Trial
@@ -18,7 +18,13 @@ _UPDATES = 40  # two probes of an arm that takes one in twenty
 
 
 def timing(
-    store: Store, problem: Problem, task: str, arms: Sequence[str], precision: str, together: int
+    store: Store,
+    name: str,
+    problem: Problem,
+    task: str,
+    arms: Mapping[str, Method],
+    precision: str,
+    together: int,
 ) -> Data:
     """Return the record of seconds per update and trial, in stacks of `together` equal trials."""
     settings = {
@@ -30,29 +36,29 @@ def timing(
         "updates": _UPDATES,
     }
     record, _ = store.get(
-        "figure3-timing", settings, lambda: _measure(store, problem, arms, precision, together)
+        name, settings, lambda: _measure(store, problem, arms, precision, together)
     )
     return record
 
 
 def _measure(
-    store: Store, problem: Problem, arms: Sequence[str], precision: str, together: int
+    store: Store, problem: Problem, arms: Mapping[str, Method], precision: str, together: int
 ) -> Data:
     device = torch.device(store.device)
-    stacks = {arm: _stack(problem, arm, precision, together, device) for arm in arms}
+    stacks = {arm: _stack(problem, arms[arm], precision, together, device) for arm in arms}
     rounds = [{arm: _timed(stack) for arm, stack in stacks.items()} for _ in range(_ROUNDS)]
     seconds = {arm: statistics.median(r[arm] for r in rounds) / together for arm in arms}
     return {"seconds_per_update": seconds, "device": str(store.device)}
 
 
 def _stack(
-    problem: Problem, arm: str, precision: str, together: int, device: torch.device
+    problem: Problem, arm: Method, precision: str, together: int, device: torch.device
 ) -> Stack:
-    settings: dict[str, Any] = {**ARMS[arm].settings(1)[0]}
+    settings: dict[str, Any] = {**arm.settings(1)[0]}
     if "warmup_probes" in settings:
         settings["warmup_probes"] = min(settings["warmup_probes"], 2)  # not what is timed
-    trial = Trial(problem.name, "", arm, settings, 0, problem.batch_size, 1, precision)
-    stack = Stack(problem, ARMS[arm], [trial] * together, device)
+    trial = Trial(problem.name, "", arm.name, settings, 0, problem.batch_size, 1, precision)
+    stack = Stack(problem, arm, [trial] * together, device)
     stack.advance(1)
     return stack
 

@@ -1,0 +1,107 @@
+"""Learning curves of arms drawn: error against training and against time, one column a task."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from equilibrate.paper.arm_records import Arm
+from equilibrate.paper.drawing import axes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Picture
+
+TITLES = {
+    "mnist": "MNIST",
+    "mnist-linear": "MNIST, linear code",
+    "curves-like": "CURVES-like (not CURVES)",
+    "curves-like-linear": "CURVES-like (not CURVES), linear code",
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """One task: its arms, and the seconds of an update of those that were timed."""
+
+    task: str
+    arms: Mapping[str, Arm]
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+def draw_columns(
+    columns: Sequence[Column], colours: Mapping[str, str], axis: Literal["epochs", "updates"]
+) -> "Picture":
+    """Draw the winners' medians over seeds with a band from the best to the worst seed."""
+    picture, grid = axes(2, len(columns), (5.2 * len(columns) + 0.6, 7.2), squeeze=False)
+    for (above, below), column in zip(zip(*grid, strict=True), columns, strict=True):
+        for name, arm in column.arms.items():
+            updates = arm.updates_per_epoch
+            _curve(above, arm, updates if axis == "updates" else 1.0, colours[name])
+            if name in column.seconds:
+                _curve(below, arm, updates * column.seconds[name] / 60, colours[name])
+        _dress(above, TITLES[column.task], axis)
+        _dress(below, "", "minutes for one run of many at once")
+        if not below.get_lines():
+            _say(below, "the time of an update is not recorded yet")
+    for row in grid:
+        row[0].set_ylabel("training squared error")
+    handles, labels = grid[0][0].get_legend_handles_labels()
+    picture.legend(handles, labels, loc="outside lower center", ncols=1 + len(columns), fontsize=9)
+    drawn: Picture = picture
+    return drawn
+
+
+def search_text(arm: Arm) -> str:
+    """Return how many trials an arm's search had, and how many of them diverged."""
+    statuses = [record["status"] for record in arm.searched]
+    diverged = statuses.count("diverged")
+    return f"{len(statuses)} trials" + (f", {diverged} diverged" if diverged else "")
+
+
+def microseconds(arm: Arm, seconds: Mapping[str, float]) -> str:
+    """Return the time of an update of an arm, a dash where it was not measured."""
+    return f"{1e6 * seconds[arm.name]:.0f}" if arm.name in seconds else "-"
+
+
+def _curve(panel: Any, arm: Arm, scale: float, colour: str) -> None:
+    """Draw one arm; a band only where all seeds have the same points."""
+    longest = arm.longest["curve"]
+    panel.plot([scale * e for e in longest["epoch"]], longest["error"], color=colour, lw=0.8)
+    curves = [record["curve"] for record in arm.seeds]
+    length = min(len(curve["epoch"]) for curve in curves)
+    where = [scale * epoch for epoch in curves[0]["epoch"][:length]]
+    points = list(zip(*(curve["error"][:length] for curve in curves), strict=True))
+    middle = [sorted(point)[len(point) // 2] for point in points]
+    panel.plot(where, middle, color=colour, lw=1.6, label=arm.label)
+    if len(curves) > 1:
+        low, high = [min(point) for point in points], [max(point) for point in points]
+        panel.fill_between(where, low, high, color=colour, alpha=0.2, lw=0)
+
+
+def _say(panel: Any, text: str) -> None:
+    """Say in a panel why it is empty."""
+    panel.text(0.5, 0.5, text, ha="center", va="center", transform=panel.transAxes, color="#555555")
+    panel.set_xticks([])
+    panel.set_yticks([], minor=True)
+    panel.set_yticks([])
+
+
+def _tick(value: float, _position: int) -> str:
+    """Return the label of 1, 2, 4 and 6 times a power of ten."""
+    first = f"{value:e}"[0]
+    return f"{value:g}" if first in "1246" else ""
+
+
+def _dress(panel: Any, title: str, label: str) -> None:
+    from matplotlib.ticker import FuncFormatter
+
+    panel.set_yscale("log")
+    panel.yaxis.set_major_formatter(FuncFormatter(_tick))
+    panel.yaxis.set_minor_formatter(FuncFormatter(_tick))
+    errors = sorted(value for line in panel.get_lines() for value in line.get_ydata()[1:])
+    if errors:
+        # The start is the same for all; what happens below the mean image is the figure.
+        panel.set_ylim(errors[0] * 0.8, min(errors[-1] * 1.2, 60))
+    panel.set_xlim(left=0)
+    panel.set_title(title)
+    panel.set_xlabel(label)
+    panel.grid(axis="y", color="#dddddd", lw=0.6)

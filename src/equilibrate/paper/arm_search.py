@@ -1,0 +1,151 @@
+"""A search of several arms on one problem, and its winners repeated with other seeds.
+
+All trials train at seed 0, as far as the search lets each of them; the winners then train with
+other seeds, or with all of them for longer. Reading needs no data, and shows what is there before
+the whole is: a task without its search is left out, seeds and times that are not recorded yet are
+missing.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from equilibrate.paper.arm_records import furthest, up_to
+from equilibrate.paper.arm_timing import timing
+from equilibrate.paper.records import AT_ONCE, Data, NotRecorded, Store
+from equilibrate.paper.studies import known, study_folder, train
+from equilibrate.study.journal import read_records
+from equilibrate.study.methods import Method
+from equilibrate.study.mnist import mnist_at_hand
+from equilibrate.study.problem import Problem
+from equilibrate.study.progress import Progress
+from equilibrate.study.search import Search, past
+from equilibrate.study.trial import Trial
+
+Problems = Mapping[str, Callable[[Path | None], Problem]]
+
+
+@dataclass(frozen=True)
+class ArmSearch:
+    """What is trained for one panel.
+
+    Args:
+        figure: whose records these are.
+        problem: by its name among the problems.
+        methods: the arms, by name.
+        drawn: the settings of every arm's trials.
+        search: how far its trials train.
+        epochs: where winners are chosen.
+        seeds: that winners train with afterwards.
+        seed_epochs: how long they then train.
+        precision: of the training.
+        every: epochs between two points of a curve; None means about a hundred points.
+        timed_together: trials in the stack that the time of an update is measured on.
+        quick: whether it is a part of a quick figure, whose records lie apart.
+        optional: whether it is left out where its data files are not at hand.
+    """
+
+    figure: str
+    problem: str
+    methods: Mapping[str, Method]
+    drawn: Mapping[str, Sequence[Mapping[str, Any]]]
+    search: Search
+    epochs: int
+    seeds: range
+    seed_epochs: int
+    precision: str
+    every: float | None
+    timed_together: int
+    quick: bool = False
+    optional: bool = False
+
+    @property
+    def study(self) -> str:
+        """The name of its study."""
+        return f"{self.figure}-{self.problem}{'-quick' if self.quick else ''}"
+
+    @property
+    def work(self) -> float:
+        """Trials times epochs."""
+        repeats = len(self.seeds) * self.seed_epochs
+        return float(sum(self.search.work(len(own)) + repeats for own in self.drawn.values()))
+
+
+def compute_searches(
+    searches: Sequence[ArmSearch], store: Store, progress: Progress, problems: Problems
+) -> list[Data]:
+    """Train every search and its winners, time the arms, or read the records of all that."""
+    records: list[Data] = []
+    for asked in searches:
+        if not _at_hand(asked, store):
+            progress.advance(asked.work, computed=False)
+            continue
+        problem = problems[asked.problem](store.data)
+        records += _trained(asked, problem, store, progress)
+        records += _timed(asked, problem, store)
+    if not records:
+        raise NotRecorded("no task is recorded")
+    return records
+
+
+def split(records: Sequence[Data]) -> tuple[list[Data], dict[str, dict[str, float]]]:
+    """Tell the trained trials from the times of an update, by task and arm."""
+    trained = [record for record in records if "timing" not in record]
+    timed = {r["timing"]: r["data"]["seconds_per_update"] for r in records if "timing" in r}
+    return trained, timed
+
+
+def _at_hand(asked: ArmSearch, store: Store) -> bool:
+    """Tell whether a task was recorded, or can be computed here where it is optional."""
+    if store.frozen:
+        return bool(read_records(study_folder(store, asked.study)))
+    return not asked.optional or mnist_at_hand(store.data)
+
+
+def _trained(asked: ArmSearch, problem: Problem, store: Store, progress: Progress) -> list[Data]:
+    trial = partial(_trial, asked, problem, "" if store.frozen else problem.fingerprint)
+    end = asked.search.rungs[-1]
+    searched = [trial(arm, own, 0, end) for arm, listed in asked.drawn.items() for own in listed]
+    at_once = AT_ONCE if store.device == "cuda" else 1  # on a CPU a stack of such networks loses
+    together = partial(
+        train, store, asked.study, problem, asked.methods, every=asked.every, at_once=at_once
+    )
+    longest = together(searched, progress, search=asked.search)
+    records = [up_to(record, asked.epochs) for record in longest]
+    best = {arm: furthest(r for r in records if r["method"] == arm) for arm in asked.drawn}
+    repeated = [
+        trial(arm, found["settings"], seed, asked.seed_epochs)
+        for arm, found in best.items()
+        if found is not None
+        for seed in asked.seeds
+    ]
+    if store.frozen:
+        repeated = known(store, asked.study, repeated)
+    if repeated:
+        records += together(repeated, progress)
+    records += [record for record in longest if past(record["curve"], asked.epochs)]
+    return [{**record, "task": asked.problem} for record in records]
+
+
+def _timed(asked: ArmSearch, problem: Problem, store: Store) -> list[Data]:
+    name, arms = f"{asked.figure}-timing", {arm: asked.methods[arm] for arm in asked.drawn}
+    how = (asked.problem, arms, asked.precision, asked.timed_together)
+    try:
+        return [{**timing(store, name, problem, *how), "timing": asked.problem}]
+    except NotRecorded:  # of a frozen store
+        return []
+
+
+def _trial(
+    asked: ArmSearch,
+    problem: Problem,
+    fingerprint: str,
+    arm: str,
+    settings: Mapping[str, Any],
+    seed: int,
+    epochs: int,
+) -> Trial:
+    size, precision = problem.batch_size, asked.precision
+    return Trial(problem.name, fingerprint, arm, settings, seed, size, epochs, precision)

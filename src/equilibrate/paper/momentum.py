@@ -1,0 +1,144 @@
+"""ESGD with momentum against NAG, RMSProp with momentum, Adam and Jacobi with momentum.
+
+The paper says that its results reach the state of the art when momentum is used, and shows none.
+Here every arm (`momentum_arms.py`) has nine trials on MNIST and CURVES-like images with both code
+layers: all train for 30,000 updates, the best three for 120,000. The best one's settings then train
+with three seeds for 750,000 updates, Sutskever's budget; in one stack, which a GPU does sooner than
+one seed first and the others later. The error is the squared error over the training set.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from equilibrate.paper import momentum_claims, momentum_drawing
+from equilibrate.paper.arm_search import ArmSearch, Problems, compute_searches, split
+from equilibrate.paper.figure import Description, Figure, Judgement, Records
+from equilibrate.paper.momentum_arms import MOMENTUM_ARMS, QUICK_SETTINGS, grid
+from equilibrate.paper.records import Store
+from equilibrate.study.problems import BUILT_IN
+from equilibrate.study.progress import Progress
+from equilibrate.study.search import Search
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Picture
+
+
+@dataclass(frozen=True)
+class Task:
+    """One column, in epochs: the rungs of its search, the winners' length, an evaluation every."""
+
+    problem: str
+    rungs: tuple[int, ...]
+    epochs: int
+    every: int
+
+
+# 30,000, 120,000 and 750,000 updates: an epoch has 300 on MNIST and 100 on CURVES-like images.
+_MNIST = (100, 400), 2500, 25
+_CURVES = (300, 1200), 7500, 50
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All that the records of the figure depend on."""
+
+    tasks: tuple[Task, ...] = (
+        Task("mnist", *_MNIST),
+        Task("mnist-linear", *_MNIST),
+        Task("curves-like", *_CURVES),
+        Task("curves-like-linear", *_CURVES),
+    )
+    arms: tuple[str, ...] = tuple(MOMENTUM_ARMS)
+    rates: int = 3  # learning rates that every momentum is tried with
+    eta: int = 3  # one trial in so many passes a rung
+    seeds: int = 3
+    precision: str = "tf32"
+    timed_together: int = 16
+    quick: bool = False
+
+
+QUICK = Settings(
+    tasks=(Task("curves-like", (1,), 2, 1),),
+    seeds=1,
+    precision="float32",
+    timed_together=1,
+    quick=True,
+)
+
+
+def settings(quick: bool) -> Settings:
+    """Return the settings of the full or of the quick figure."""
+    return QUICK if quick else Settings()
+
+
+def units(chosen: Settings) -> float:
+    """Return the work: trials times epochs."""
+    return sum(_searched(chosen, task).work for task in chosen.tasks)
+
+
+def _searched(chosen: Settings, task: Task) -> ArmSearch:
+    return ArmSearch(
+        figure="momentum",
+        problem=task.problem,
+        methods=MOMENTUM_ARMS,
+        drawn={arm: _settings_of(chosen, arm) for arm in chosen.arms},
+        search=Search(task.rungs, chosen.eta),
+        epochs=task.rungs[-1],
+        seeds=range(chosen.seeds),
+        seed_epochs=task.epochs,
+        precision=chosen.precision,
+        every=task.every,
+        timed_together=chosen.timed_together,
+        quick=chosen.quick,
+    )
+
+
+def _settings_of(chosen: Settings, arm: str) -> list[dict[str, Any]]:
+    if chosen.quick:
+        return [{**MOMENTUM_ARMS[arm].fixed, **QUICK_SETTINGS[arm]}]
+    return grid(MOMENTUM_ARMS[arm], chosen.rates)
+
+
+def compute(
+    chosen: Settings, store: Store, progress: Progress, problems: Problems = BUILT_IN
+) -> Records:
+    """Train every task's search and winners, time the arms, or read the records of all that."""
+    asked = [_searched(chosen, task) for task in chosen.tasks]
+    return compute_searches(asked, store, progress, problems)
+
+
+def _first_rungs(chosen: Settings) -> dict[str, int]:
+    return {task.problem: task.rungs[0] for task in chosen.tasks}
+
+
+def draw(chosen: Settings, records: Records) -> "Picture":
+    """Draw the figure."""
+    return momentum_drawing.draw(*split(records))
+
+
+def describe(chosen: Settings, records: Records) -> Description:
+    """Return caption and tables."""
+    return momentum_drawing.describe(*split(records), _first_rungs(chosen))
+
+
+def joint(chosen: Settings, records: Records, others: Mapping[str, Records]) -> list[Judgement]:
+    """Judge S17, and S16 beside Figure 3's runs without momentum; a quick run judges neither."""
+    if chosen.quick:
+        return []
+    plain = split(others.get("figure3", ()))[0]
+    return momentum_claims.claims(split(records)[0], plain, _first_rungs(chosen))
+
+
+FIGURE = Figure(
+    name="momentum",
+    title="ESGD with momentum against NAG, RMSProp + momentum, Adam, Jacobi + momentum",
+    settings=settings,
+    units=units,
+    compute=compute,
+    draw=draw,
+    describe=describe,
+    needs_gpu=True,
+    in_quick=False,
+    joint=joint,
+)

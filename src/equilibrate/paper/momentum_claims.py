@@ -1,0 +1,163 @@
+"""What the momentum study says about the paper's sentences: S16 and S17.
+
+A run that was cut counts as far as it came: errors are then compared at the last epoch that all of
+them reached.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from equilibrate.paper.arm_drawing import TITLES
+from equilibrate.paper.arm_records import Arm, ahead, arms_of, error_at, numbers_of, told
+from equilibrate.paper.figure import Judgement, Records, Verdict
+from equilibrate.paper.momentum_arms import PLAIN, momentum_arms
+from equilibrate.study.outcome import Spread
+
+Arms = Mapping[str, Arm]
+
+RECORD = 0.73  # NAG's training error on MNIST after 750,000 updates, Sutskever et al. 2013
+AIM = 0.60  # about K-FAC's, which took far larger batches
+EARLY = 1.9  # asked of ESGD at the first rung on MNIST
+RIVALS = ("nag", "rmsprop", "adam")
+MNIST = ("mnist", "mnist-linear")
+
+
+def claims(records: Records, plain: Records, first_rungs: Mapping[str, int]) -> list[Judgement]:
+    """Judge what is recorded; `plain` are Figure 3's records, the rungs are epochs by task."""
+    found = {task: _trained(momentum_arms(records, task)) for task in first_rungs}
+    judged = []
+    compared = {task: arms for task, arms in found.items() if {"esgd", *RIVALS} <= arms.keys()}
+    if set(MNIST) & compared.keys():
+        judged.append(_state_of_the_art(compared, first_rungs))
+    pairs = {task: (arms, arms_of(plain, task)) for task, arms in found.items()}
+    both = {task: two for task, two in pairs.items() if all("rmsprop" in arms for arms in two)}
+    if both:
+        judged.append(_mixes(both))
+    return judged
+
+
+def _trained(arms: Arms) -> Arms:
+    """Return the arms whose winners were trained after the search: before, nothing is judged."""
+    return {n: arm for n, arm in arms.items() if arm.longest["epochs"] > arm.best["epochs"]}
+
+
+def _evidence(tasks: Mapping[str, Arms]) -> str:
+    arms = [arm for found in tasks.values() for arm in found.values()]
+    trials, seeds = max(len(arm.searched) for arm in arms), max(len(arm.seeds) for arm in arms)
+    return f"momentum: best of {trials} trials an arm by successive halving, {seeds} seed(s)"
+
+
+def _state_of_the_art(tasks: Mapping[str, Arms], first_rungs: Mapping[str, int]) -> Judgement:
+    """Judge S17: NAG's published record reached on MNIST, and the rivals beaten on every task."""
+    reached = [t for t in MNIST if t in tasks and tasks[t]["esgd"].error().median <= RECORD]
+    behind = [task for task, arms in tasks.items() if not _first(arms)]
+    verdict: Verdict = "does not hold"
+    if reached:
+        verdict = "holds with a correction" if behind else "holds"
+    said = [_told(task, arms, first_rungs[task]) for task, arms in tasks.items()]
+    if verdict == "holds with a correction":
+        where = ", ".join(TITLES[task] for task in behind)
+        said.append(f"Correction: the record of 2013 is reached, a rival is as good on {where}")
+    numbers = {task: numbers_of(arms) for task, arms in tasks.items()}
+    return Judgement("S17", verdict, "; ".join(said), _evidence(tasks), numbers)
+
+
+def _common(arms: Arms) -> float:
+    """Return the last epoch that all seeds of all arms reached, but those that diverged."""
+    records = [r for arm in arms.values() for r in arm.seeds if r["status"] != "diverged"]
+    return float(min(map(_came, records)))
+
+
+def _first(arms: Arms) -> bool:
+    """Tell whether every seed of ESGD ended below every seed of the rivals."""
+    ours, epoch = arms["esgd"], _common(arms)
+    return all(ahead(ours.error(epoch), arms[name].error(epoch)) for name in RIVALS)
+
+
+def _told(task: str, arms: Arms, first: int) -> str:
+    epoch, per_epoch = _common(arms), arms["esgd"].updates_per_epoch
+    ends = ", ".join(f"{arm.label} {told(arm.error(epoch))}" for arm in arms.values())
+    early = {name: min(error_at(r, first) for r in arm.searched) for name, arm in arms.items()}
+    starts = ", ".join(f"{arms[name].label} {error:.3g}" for name, error in early.items())
+    text = f"{TITLES[task]}, {epoch * per_epoch:,.0f} updates: {ends}"
+    if task in MNIST:
+        text += f" (published NAG {RECORD}; aim {AIM:.2f}"
+        text += f" {'reached' if arms['esgd'].error().median <= AIM else 'not reached'})"
+    text += f"; best of the search at {first * per_epoch:,.0f} updates: {starts}"
+    if task in MNIST:
+        text += f" (asked of ESGD: {EARLY}, {'met' if early['esgd'] <= EARLY else 'not met'})"
+    return text
+
+
+def _mixes(tasks: Mapping[str, tuple[Arms, Arms]]) -> Judgement:
+    """Judge S16 by how many times the error falls where momentum is added, other things searched.
+
+    It holds where momentum does not help RMSProp on any task; it holds with a correction where it
+    helps on some tasks only, or helps RMSProp less than every other method.
+    """
+    gains = {task: _gains(*two) for task, two in tasks.items()}
+    helps = [task for task, found in gains.items() if found["rmsprop"] > 1]
+    least = all(_least(found) for found in gains.values())
+    verdict: Verdict = "does not hold"
+    correction = ""
+    if not helps:
+        verdict = "holds"
+    elif len(helps) < len(gains):
+        verdict = "holds with a correction"
+        correction = f"; Correction: it helps on {', '.join(TITLES[task] for task in helps)}"
+    elif least:
+        verdict = "holds with a correction"
+        correction = "; Correction: it helps RMSProp, but every other method more"
+    said = "; ".join(_gains_told(task, *tasks[task], gains[task]) for task in tasks)
+    found = {task: two[0] for task, two in tasks.items()}
+    evidence = f"{_evidence(found)}; without momentum: records of figure3"
+    return Judgement("S16", verdict, said + correction, evidence, gains)
+
+
+def _gains(mixed: Arms, plain: Arms) -> dict[str, float]:
+    """Return the error without momentum over that with it, of every method that has both."""
+    epoch, found = _shared(mixed, plain), {}
+    for name, other in PLAIN.items():
+        if name in mixed and other in plain:
+            own, without = _at(epoch, mixed[name], plain[other])
+            found[name] = without.median / own.median
+    return found
+
+
+def _least(gains: Mapping[str, float]) -> bool:
+    others = [gain for name, gain in gains.items() if name != "rmsprop"]
+    return bool(others) and gains["rmsprop"] < min(others)
+
+
+def _shared(mixed: Arms, plain: Arms) -> float:
+    """Return the last epoch that every method with a counterpart has reached on both sides."""
+    pairs = [(mixed[n], plain[o]) for n, o in PLAIN.items() if n in mixed and o in plain]
+    return float(min(arm.trained for pair in pairs for arm in pair))
+
+
+def _at(epoch: float, *arms: Arm) -> list[Spread]:
+    """Return the error of arms at an epoch, over the seeds that all of them were trained with."""
+    found: list[dict[int, float]] = []
+    for arm in arms:
+        runs = {record["seed"]: record for record in (*arm.seeds, arm.longest)}
+        over = {s: r for s, r in runs.items() if r["status"] == "diverged" or _came(r) >= epoch}
+        found.append({seed: error_at(record, epoch) for seed, record in over.items()})
+    shared = set.intersection(*(set(errors) for errors in found))
+    return [Spread.of([errors[seed] for seed in sorted(shared)]) for errors in found]
+
+
+def _came(record: Mapping[str, Any]) -> float:
+    """Return the last epoch that a run reached."""
+    return float(record["curve"]["epoch"][-1])
+
+
+def _gains_told(task: str, mixed: Arms, plain: Arms, gains: Mapping[str, float]) -> str:
+    epoch = _shared(mixed, plain)
+    own, other = _at(epoch, mixed["rmsprop"], plain["rmsprop"])
+    rest = ", ".join(
+        f"{mixed[name].label} {gain:.2f}" for name, gain in gains.items() if name != "rmsprop"
+    )
+    return (
+        f"{TITLES[task]}, {epoch:g} epochs: RMSProp {told(other)} without, {told(own)} with "
+        f"momentum, {gains['rmsprop']:.2f} times less; the others fall by {rest or 'not known'}"
+    )

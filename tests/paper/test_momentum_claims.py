@@ -1,0 +1,151 @@
+"""S16 and S17, judged from records that were made up."""
+
+import pytest
+
+from equilibrate.paper import momentum, momentum_claims
+from equilibrate.paper.arms import ARMS
+from equilibrate.paper.momentum_arms import MOMENTUM_ARMS, PLAIN, momentum_arms
+from tests.paper.made_up import cut_short, falling, made_up
+
+FIRST_RUNGS = {"mnist": 100, "curves-like": 300}
+AS_SAID = {"nag": 0.75, "rmsprop": 0.9, "adam": 0.8, "jacobi": 1.2, "esgd": 0.62}
+WITHOUT = {"sgd": 1.6, "rmsprop": 1.1, "jacobi": 1.6, "esgd": 1.2}
+
+
+def _with(finals, task="mnist", spread=0.02):
+    """A winner at three seeds, its search, and a trial that was cut at the first rung."""
+    records = []
+    for arm, final in finals.items():
+        own = {"momentum": 0.9}
+        for seed in range(3):
+            errors = falling(final * (1 + spread * seed), 101)
+            records.append(made_up(MOMENTUM_ARMS, task, arm, errors, seed, 2500, **own))
+        won = falling(final, 101)[:17]
+        records.append(made_up(MOMENTUM_ARMS, task, arm, won, 0, 400, **own))
+        tried = made_up(MOMENTUM_ARMS, task, arm, falling(9.0, 17), 0, 400, lr=0.01, **own)
+        cut_short(tried, 12)
+        records.append(tried)
+    return records
+
+
+def _without(finals, task="mnist"):
+    """Figure 3's winners: three seeds of 1,000 epochs, the first of them on to 2,500."""
+    records = []
+    for arm, final in finals.items():
+        whole = falling(final, 101)
+        short = [made_up(ARMS, task, arm, whole[:41], seed, 1000) for seed in range(3)]
+        records += [*short, made_up(ARMS, task, arm, whole, 0, 2500)]
+    return records
+
+
+def _judged(records, plain=()):
+    return {j.claim: j for j in momentum_claims.claims(records, plain, FIRST_RUNGS)}
+
+
+def test_nothing_is_judged_while_records_are_missing():
+    assert _judged([]) == {}
+    assert _judged(_with({"esgd": 0.5, "adam": 0.8, "nag": 0.9})) == {}
+    assert _judged(_with(AS_SAID, "curves-like")) == {}
+    assert _judged(_with({"esgd": 0.5}), _without(WITHOUT)) == {}
+    assert _judged([], _without(WITHOUT)) == {}
+    searched = [record for record in _with(AS_SAID) if record["epochs"] == 400]
+    assert _judged(searched, _without(WITHOUT)) == {}
+
+
+@pytest.mark.parametrize(
+    ("finals", "verdict"),
+    [
+        (AS_SAID, "holds"),
+        (AS_SAID | {"esgd": 0.71, "adam": 0.9, "nag": 0.9}, "holds"),
+        (AS_SAID | {"esgd": 0.70, "adam": 0.6}, "holds with a correction"),
+        (AS_SAID | {"esgd": 0.70, "nag": 0.71}, "holds with a correction"),  # the seeds overlap
+        (AS_SAID | {"esgd": 0.8, "adam": 0.9, "nag": 0.9}, "does not hold"),  # first, too high
+        (AS_SAID | {"esgd": 0.62, "jacobi": 0.5}, "holds"),  # not one of the three rivals
+    ],
+)
+def test_s17_asks_for_the_published_record_and_for_the_lead(finals, verdict):
+    judged = _judged(_with(finals))["S17"]
+    assert judged.verdict == verdict
+    assert "3 seed(s)" in judged.evidence
+    assert "750,000 updates" in judged.ours
+    assert "aim 0.60 not reached" in judged.ours
+
+
+def test_s17_asks_for_the_lead_on_every_task():
+    ahead = [*_with(AS_SAID), *_with(AS_SAID, "curves-like")]
+    assert _judged(ahead)["S17"].verdict == "holds"
+    behind = [*_with(AS_SAID), *_with(AS_SAID | {"adam": 0.5}, "curves-like")]
+    judged = _judged(behind)["S17"]
+    assert judged.verdict == "holds with a correction"
+    assert "as good on CURVES-like (not CURVES)" in judged.ours
+
+
+def test_s17_tells_the_aim_and_the_first_rung():
+    judged = _judged(_with(AS_SAID | {"esgd": 0.55}))["S17"]
+    assert "aim 0.60 reached" in judged.ours
+    assert "at 30,000 updates" in judged.ours
+    assert "not met" in judged.ours  # 9 was the best there
+    assert judged.numbers["mnist"]["esgd"] == pytest.approx(0.561)
+
+
+def test_s17_compares_runs_that_were_cut_at_the_last_epoch_of_all():
+    records = _with(AS_SAID | {"esgd": 0.70, "nag": 0.60})
+    for record in records:
+        if record["method"] == "nag" and record["epochs"] == 2500:
+            cut_short(record, 20)  # above ESGD's end by then, and below what ESGD had by then
+    nags, esgds = (momentum_arms(records, "mnist")[name] for name in ("nag", "esgd"))
+    assert nags.error().median > esgds.error().median
+    judged = _judged(records)["S17"]
+    assert "600,000 updates" in judged.ours
+    assert judged.verdict == "holds with a correction"
+
+
+@pytest.mark.parametrize(
+    ("rmsprop", "verdict"),
+    [
+        ({"mnist": 1.2, "curves-like": 1.2}, "holds"),
+        ({"mnist": 0.9, "curves-like": 1.2}, "holds with a correction"),
+        ({"mnist": 0.9, "curves-like": 0.9}, "holds with a correction"),  # the others gain more
+        ({"mnist": 0.5, "curves-like": 0.5}, "does not hold"),
+    ],
+)
+def test_s16_sets_rmsprop_with_momentum_beside_figure_3s_without(rmsprop, verdict):
+    mixed = [
+        r for task, final in rmsprop.items() for r in _with(AS_SAID | {"rmsprop": final}, task)
+    ]
+    plain = [r for task in rmsprop for r in _without(WITHOUT, task)]
+    judged = _judged(mixed, plain)["S16"]
+    assert judged.verdict == verdict
+    assert "2500 epochs" in judged.ours
+    assert judged.numbers["mnist"]["rmsprop"] == pytest.approx(1.1 / rmsprop["mnist"])
+    assert judged.numbers["mnist"].keys() == PLAIN.keys()
+
+
+def test_s16_is_judged_at_the_last_epoch_that_both_reached():
+    plain = _without(WITHOUT)
+    for record in plain:
+        if record["epochs"] == 2500:
+            cut_short(record, 20)
+    judged = _judged(_with(AS_SAID), plain)["S16"]
+    assert "2000 epochs" in judged.ours
+    expected = falling(1.1, 101)[80] / falling(0.9, 101)[80]
+    assert judged.numbers["mnist"]["rmsprop"] == pytest.approx(expected)
+
+
+def test_a_search_that_was_ended_early_is_won_by_who_came_furthest():
+    records = _with(AS_SAID)
+    for record in records:
+        if record["status"] == "finished":
+            cut_short(record, 10 if record["epochs"] == 2500 else 1)
+        else:
+            record["curve"]["error"][-1] = 0.01  # lower, but at the first rung
+    arms = momentum_arms(records, "mnist")
+    found = {(arm.best["curve"]["epoch"][-1], arm.trained, len(arm.seeds)) for arm in arms.values()}
+    assert found == {(375, 2250, 3)}
+    assert all(row[4].endswith("675,000 updates (cut)") for row in _rows(records))
+    diverged = [{**record, "status": "diverged"} for record in records]
+    assert momentum_arms(diverged, "mnist") == {}
+
+
+def _rows(records):
+    return momentum.describe(momentum.Settings(), records).tables[0].rows
