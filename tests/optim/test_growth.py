@@ -225,6 +225,8 @@ def test_what_is_saved_of_a_plain_optimizer_are_plain_numbers(monkeypatch):
     optimizer = Valley().train(5)
     assert isinstance(optimizer.param_groups[0]["update_mean"], torch.Tensor)
     saved = optimizer.state_dict()["param_groups"][0]
+    # A rank that saves must not differ from those that do not.
+    assert isinstance(optimizer.param_groups[0]["update_mean"], torch.Tensor)
     assert (type(saved["update_mean"]), type(saved["update_count"])) == (float, int)
 
 

@@ -46,9 +46,9 @@ class Settling(Agreeing):
     def state_dict(self) -> dict[str, Any]:
         """Return torch's state dict; tells of products that were dropped since the last call."""
         self._report_dropped()
-        for group in [] if self._settled else self.param_groups:
-            to_host(group, growth.OF_GROUP)  # on the device also where all else is plain
         kept: dict[str, Any] = super().state_dict()
+        for group in [] if self._settled else kept.get("param_groups", []):
+            to_host(group, growth.OF_GROUP)  # on the device also where all else is plain
         return kept
 
     def _measured(self, parameter: Tensor) -> bool:

@@ -90,7 +90,10 @@ def squares(
     else:
         divisors = _denominators(diagonals, damping, fill)
         updates = _divided(gradients, divisors, update_limit)
-        norms = list(torch._foreach_norm(updates, 2, dtype=torch.float64))
+        held = [update for update in updates if update.numel()]
+        found = iter(torch._foreach_norm(held, 2, dtype=torch.float64) if held else ())
+        none = torch.zeros((), dtype=torch.float64, device=gradients[0].device)
+        norms = [next(found) if update.numel() else none for update in updates]
     return torch.stack([norm.to(norms[0].device) for norm in norms]).square()
 
 
