@@ -23,7 +23,7 @@ from equilibrate.study.naming import canonical, digest
 from equilibrate.study.progress import Progress
 from equilibrate.study.study import run_study
 from equilibrate.study.trial import Trial
-from equilibrate.wins.fighters import FIGHTERS
+from equilibrate.wins.fighters import FIGHTERS, is_ours
 from equilibrate.wins.soap import soap
 from equilibrate.wins.tasks import Task
 
@@ -42,7 +42,10 @@ class Job:
 
     def settings(self, rate: float) -> dict[str, Any]:
         """Return the settings of a trial with this learning rate."""
-        return {"lr_schedule": self.schedule, **FIGHTERS[self.fighter]().fixed, "lr": rate}
+        fixed = {"lr_schedule": self.schedule, **FIGHTERS[self.fighter]().fixed}
+        if is_ours(self.fighter) and self.task.growth_limit is not None:
+            fixed["growth_limit"] = self.task.growth_limit
+        return {**fixed, "lr": rate}
 
     def what(self, rate: float) -> str:
         """Name a trial by what it is, without its problem's fingerprint: drawing needs no data."""

@@ -4,6 +4,7 @@ import argparse
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 
 import torch
@@ -35,53 +36,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("tasks", nargs="*", metavar="TASK",
         help=f"{', '.join(TASKS)}; where none is named: {', '.join(DEFAULT)}")  # fmt: skip
-    add("--fighters", nargs="+", choices=FIGHTERS, metavar="NAME",
-        help=f"of {', '.join(FIGHTERS)}; {OURS} and {BASELINE} must be among them")  # fmt: skip
     add("--out", type=Path, default=Path("out/wins"), metavar="DIR",
         help="folder of the page, the figures and the records (default: out/wins)")  # fmt: skip
     add("--device", choices=("cpu", "cuda"), default="cpu", help="where trials train")
     add("--workers", type=_count, default=1, metavar="N", help="trials that train at once")
-    add(
-        "--tuning",
-        type=_count,
-        default=Terms.tuning,
-        metavar="N",
-        help="instances for tuning (default: 2)",
-    )
-    add(
-        "--finals",
-        type=_count,
-        default=Terms.finals,
-        metavar="N",
-        help="instances for finals (default: 5)",
-    )
-    add("--first", type=int, default=Terms.first, metavar="N",
-        help="the first instance (default: 0); another number makes all of them fresh")  # fmt: skip
-    add("--epochs", type=_count, metavar="N", help="of a trial at most; shorter for a trial run")
-    add(
-        "--per-decade",
-        type=_count,
-        default=Terms.per_decade,
-        metavar="N",
-        help="learning rates in a decade",
-    )
-    add(
-        "--extensions",
-        type=int,
-        default=Terms.extensions,
-        metavar="N",
-        help="of all grids at most (default: 2)",
-    )
-    add("--ramp", type=float, default=Terms.ramp, metavar="SHARE",
-        help="of a run in which every learning rate rises first (default: none)")  # fmt: skip
-    add("--choose", choices=CHOICES, default=Terms.choose,
-        help="the learning rate with the least geometric mean of the errors over the instances, or "
-        "with the least error on the worst of them (default: mean)")  # fmt: skip
     add("--records-only", action="store_true",
         help="draw nothing: for a machine without matplotlib")  # fmt: skip
     add("--frozen", action="store_true", help="train nothing: draw from the records alone")
     add("--publish", type=Path, metavar="DIR",
         help="add the fight, its records packed, to the pages in this folder")  # fmt: skip
+    _add_terms(parser)
+
+
+def _add_terms(parser: argparse.ArgumentParser) -> None:
+    """Add what decides what is trained, with the defaults of `Terms`."""
+    add = parser.add_argument
+    add("--fighters", nargs="+", choices=FIGHTERS, metavar="NAME",
+        help=f"of {', '.join(FIGHTERS)}; {OURS} and {BASELINE} must be among them")  # fmt: skip
+    add("--first", type=int, metavar="N",
+        help="the first instance (default: 0); another number makes all of them fresh")  # fmt: skip
+    add("--tuning", type=_count, metavar="N", help="instances for tuning (default: 2)")
+    add("--finals", type=_count, metavar="N", help="instances for finals (default: 5)")
+    add("--epochs", type=_count, metavar="N", help="of a trial at most; shorter for a trial run")
+    add("--per-decade", type=_count, metavar="N", help="learning rates in a decade (default: 4)")
+    add("--extensions", type=int, metavar="N", help="of all grids at most (default: 2)")
+    add("--ramp", type=float, metavar="SHARE",
+        help="of a run in which every learning rate rises first (default: none)")  # fmt: skip
+    add("--choose", choices=CHOICES,
+        help="the learning rate with the least geometric mean of the errors over the instances, or "
+        "with the least error on the worst of them (default: mean)")  # fmt: skip
+    add("--growth-limit", type=_growth, metavar="C", help="of ours, or none (default: as shipped)")
+    known = {field.name: field.default for field in fields(Terms) if field.name != "tasks"}
+    parser.set_defaults(**known)
 
 
 def execute(arguments: argparse.Namespace, _: str) -> int:
@@ -117,6 +103,10 @@ def run(arguments: argparse.Namespace) -> Path:
     if arguments.publish:
         publish(one, arena.out, arguments.publish)
     return path
+
+
+def _growth(text: str) -> float | None:
+    return None if text == "none" else float(text)
 
 
 def _count(text: str) -> int:

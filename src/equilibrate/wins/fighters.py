@@ -26,8 +26,12 @@ OURS = "esgd"
 BASELINE = "adamw"
 """The rival whose final error is the target that all are timed to."""
 
-SHIPPED_RATE = float(inspect.signature(ESGD).parameters["lr"].default)
+_SHIPPED = inspect.signature(ESGD).parameters
+SHIPPED_RATE = float(_SHIPPED["lr"].default)
 """The learning rate of ours where nobody searches one."""
+
+SHIPPED_GROWTH: float | None = _SHIPPED["growth_limit"].default
+"""The growth limit of ours (`optim.growth`); it joins the settings of a trial where it is on."""
 
 
 def _method(
@@ -36,8 +40,19 @@ def _method(
     return Method(name, optimizer, {"lr": LogUniform(centre / 10, centre * 10)}, fixed, label)
 
 
+def make_esgd(params: Any, *, growth_limit: float | None = None, **settings: Any) -> ESGD:
+    """Return an ESGD that is limited only where its settings say so.
+
+    The first fights were fought before there was a limit: settings without one mean none.
+    """
+    return ESGD(params, growth_limit=growth_limit, **settings)
+
+
+_ESGD = cast(type[Optimizer], make_esgd)
+
+
 def _esgd(name: str, label: str, **fixed: Any) -> Method:
-    return _method(name, ESGD, 0.1, label, **fixed)
+    return _method(name, _ESGD, 0.1, label, **fixed)
 
 
 _SOAP = cast(type[Optimizer], make_soap)  # imports its package when it is called

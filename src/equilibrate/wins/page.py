@@ -85,13 +85,15 @@ def _terms(fought: Fought) -> str:
     plan, finals = fought.terms.plan, fought.terms.finals
     counts = sorted({len(grid) for result in fought.results for grid in result.grids.values()})
     k = rank(finals)
+    unlimited = fought.terms.growth_limit is None
     return "\n".join([
         f"## Instances {plan.tuning[0]} to {plan.finals[-1]}", "",
         f"`{fought.terms.command}`", "",
         f"{' or '.join(map(str, counts))} learning rates, {plan.per_decade} a decade, on "
         f"{_span(plan.tuning)}; the one with {_CHOSEN[plan.choose]} is taken. Finals: "
         f"{_span(plan.finals)}. Medians, and in brackets their "
-        f"{coverage(finals, k):.0%} interval, {_ranks(k)}.",
+        f"{coverage(finals, k):.0%} interval, {_ranks(k)}."
+        + (" ESGD without `growth_limit`, which came later." if unlimited else ""),
     ])  # fmt: skip
 
 

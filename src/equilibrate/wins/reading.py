@@ -151,16 +151,23 @@ def levels(result: Result) -> list[float]:
     return [start * (end / start) ** (k / _LEVELS) for k in range(1, _LEVELS + 1)]
 
 
-def early_error(record: Record) -> float:
-    """Return the error last measured within the first tenth of a run.
+def early_error(record: Record, planned: int) -> float:
+    """Return the error last measured in the first tenth of the planned updates.
+
+    Infinite where the run failed before that.
 
     Example:
-        >>> early_error({"curve": {"updates": [0, 9, 11, 100], "error": [4.0, 3.0, 2.0, 1.0]}})
+        >>> curve = {"updates": [0, 9, 11], "error": [4.0, 3.0, 2.0]}
+        >>> early_error({"curve": curve, "status": "diverged"}, planned=100)
         3.0
+        >>> early_error({"curve": curve, "status": "diverged"}, planned=1000)
+        inf
     """
     updates, errors = record["curve"]["updates"], record["curve"]["error"]
+    if record["status"] != "finished" and 10 * updates[-1] < planned:
+        return math.inf
     points = zip(updates, errors, strict=True)
-    return [float(error) for done, error in points if 10 * done <= updates[-1]][-1]
+    return [float(error) for done, error in points if 10 * done <= planned][-1]
 
 
 def _start(record: Record) -> float:
@@ -170,11 +177,12 @@ def _start(record: Record) -> float:
 def _score(result: Result, fighter: str, pace: Pace) -> Score:
     records, goal = result.finals[fighter], target(result)
     updates = [cost_to(record, goal) for record in records]
+    planned = result.task.epochs * result.task.updates_per_epoch
     return Score(
         fighter=fighter,
         rate=result.best[fighter],
         error=interval(map(final_error, records)),
-        early=interval(map(early_error, records)),
+        early=interval(early_error(record, planned) for record in records),
         updates=interval(updates),
         seconds=interval(map(pace.until, updates)),
         failed=sum(record["status"] != "finished" for record in records),

@@ -10,7 +10,7 @@ from equilibrate.study.fields.networks import NETWORKS
 from equilibrate.study.fields.problems import SUBJECTS, field_name, field_problem
 from equilibrate.study.problem import Problem
 from equilibrate.study.problems import generated_curves
-from equilibrate.wins.fighters import USUAL
+from equilibrate.wins.fighters import SHIPPED_GROWTH, USUAL
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class Task:
         fighters: who fights, by name.
         decibels: whether errors are shown as PSNR.
         precision: of the trials.
+        growth_limit: of ours; None is none.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Task:
     fighters: tuple[str, ...] = USUAL
     decibels: bool = False
     precision: str = "float32"
+    growth_limit: float | None = SHIPPED_GROWTH
 
     def shortened(self, epochs: int) -> "Task":
         """Return the same task with fewer epochs."""

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from equilibrate.wins.fight import Plan
-from equilibrate.wins.fighters import BASELINE, FIGHTERS, OURS
+from equilibrate.wins.fighters import BASELINE, FIGHTERS, OURS, SHIPPED_GROWTH
 from equilibrate.wins.grid import MOST_EXTENSIONS, PER_DECADE
 from equilibrate.wins.tasks import TASKS, Task
 
@@ -19,7 +19,7 @@ class Terms:
     Example:
         >>> terms = Terms(("decays",), first=100, ramp=0.05)
         >>> terms.name, terms.command
-        ('ramp-100-2-5', 'equilibrate wins decays --first 100 --ramp 0.05')
+        ('ramp-100-2-5-growth-2', 'equilibrate wins decays --first 100 --ramp 0.05')
         >>> Terms.of(terms.as_text()) == terms
         True
     """
@@ -32,13 +32,14 @@ class Terms:
     extensions: int = MOST_EXTENSIONS
     ramp: float = 0.0
     choose: str = "mean"
+    growth_limit: float | None = SHIPPED_GROWTH
     epochs: int | None = None
     fighters: tuple[str, ...] | None = None
 
     @classmethod
     def of(cls, text: str) -> "Terms":
-        """Read what `as_text` wrote."""
-        return cls.chosen(json.loads(text))
+        """Read what `as_text` wrote, also before there was a growth limit."""
+        return cls.chosen({"growth_limit": None, **json.loads(text)})
 
     @classmethod
     def chosen(cls, values: Mapping[str, Any]) -> "Terms":
@@ -53,9 +54,10 @@ class Terms:
 
     @property
     def name(self) -> str:
-        """Schedule, first instance, instances of the tuning, of the finals, choice if unusual."""
+        """Schedule, first instance, numbers of tuning and finals, unusual choice, limit of ours."""
         choice = "" if self.choose == Terms.choose else f"-{self.choose}"
-        return f"{self.page}-{self.first}-{self.tuning}-{self.finals}{choice}"
+        growth = "" if self.growth_limit is None else f"-growth-{self.growth_limit:g}"
+        return f"{self.page}-{self.first}-{self.tuning}-{self.finals}{choice}{growth}"
 
     @property
     def page(self) -> str:
@@ -70,7 +72,7 @@ class Terms:
             value = getattr(self, field.name)
             if value != field.default:
                 values = value if isinstance(value, tuple) else (value,)
-                words += [f"--{field.name.replace('_', '-')}", *map(str, values)]
+                words += [f"--{field.name.replace('_', '-')}", *map(_word, values)]
         return shlex.join(words)
 
     @property
@@ -93,6 +95,7 @@ class Terms:
         if name not in TASKS:
             raise ValueError(f"no task {name!r}; there are {', '.join(TASKS)}")
         task = TASKS[name].shortened(self.epochs) if self.epochs else TASKS[name]
+        task = replace(task, growth_limit=self.growth_limit)
         if not self.fighters:
             return task
         if not {OURS, BASELINE} <= set(self.fighters):
@@ -100,3 +103,7 @@ class Terms:
                 f"{OURS} and {BASELINE} must be among the fighters: one fights, one times"
             )
         return replace(task, fighters=tuple(f for f in FIGHTERS if f in self.fighters))
+
+
+def _word(value: Any) -> str:
+    return "none" if value is None else str(value)

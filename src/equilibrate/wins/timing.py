@@ -49,6 +49,8 @@ def paces(result: Result, schedule: str, arena: Arena) -> dict[str, Pace]:
     """Return the pace of every fighter at its best rate, recorded once."""
     best = {fighter: result.best[fighter] for fighter in result.task.fighters}
     settings = {"task": result.task.name, "best": best, "schedule": schedule, "rounds": _ROUNDS}
+    if result.task.growth_limit is not None:
+        settings["growth_limit"] = result.task.growth_limit
     timing, _ = arena.store.get(
         "timing",
         {**settings, "updates": _UPDATES},
