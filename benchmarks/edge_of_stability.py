@@ -61,7 +61,8 @@ def limit(momentum: float) -> float:
 
 def runs(lr: float, momentum: float) -> dict[str, dict[str, Any]]:
     """Return the optimizer's settings of the three runs."""
-    nesterov = {"momentum": momentum, "nesterov": True}
+    # The published runs were made before there was a limit on growth.
+    nesterov = {"momentum": momentum, "nesterov": True, "growth_limit": None}
     return {
         PLAIN: {"lr": lr},
         SAME: {"lr": lr, **nesterov},

@@ -3,10 +3,12 @@
     python -m benchmarks.momentum --device cuda --data FOLDER --out RECORDS
     python -m benchmarks.momentum --problems image-64-relu --rates 0.02 0.05 0.1 0.2 --out RECORDS
     python -m benchmarks.momentum --out RECORDS --table
+    python -m benchmarks.momentum --growth --out RECORDS
 
-Nesterov's momentum 0.9, everything else as shipped: every learning rate with every `update_limit`
-and every ramp, and the same learning rates without momentum. All trials of a problem train in one
-stack; the table shows the median over seeds and how many of them failed.
+Nesterov's momentum 0.9 without `growth_limit`, everything else as shipped: every learning rate with
+every `update_limit` and every ramp, and the same learning rates without momentum. `--growth` adds
+the rows of the shipped `growth_limit`. All trials of a problem train in one stack; the table shows
+the median over seeds and how many of them failed.
 """
 
 import argparse
@@ -14,6 +16,7 @@ import itertools
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -25,6 +28,7 @@ from equilibrate.study.outcome import final_error
 from equilibrate.study.problem import Problem
 from equilibrate.study.problems import BUILT_IN
 from equilibrate.study.stack import Stack
+from equilibrate.study.stacked_rules import complete
 from equilibrate.study.study import run_study
 from equilibrate.study.trial import Trial
 
@@ -35,14 +39,27 @@ RAMPS = ("constant", "ramp:3000")
 FAILED = 0.2  # of the error at the start, or more: a dead network, whose output is constant
 
 
-def settings(rates: Sequence[float]) -> list[dict]:
-    """Return the settings of every trial of one seed."""
+def settings(
+    rates: Sequence[float],
+    *,
+    growth: bool = False,
+    limits: Sequence[float | None] = LIMITS,
+    ramps: Sequence[str] = RAMPS,
+) -> list[dict]:
+    """Return the settings of every trial of one seed; with `growth` also those of the default."""
     nesterov = {"momentum": 0.9, "nesterov": True}
+    grows = [None, complete(ESGD, {})["growth_limit"]] if growth else [None]
     with_momentum = [
-        {"lr": lr, "update_limit": limit, "lr_schedule": ramp, **nesterov}
-        for lr, limit, ramp in itertools.product(rates, LIMITS, RAMPS)
+        {"lr": lr, "update_limit": limit, "growth_limit": grow, "lr_schedule": ramp, **nesterov}
+        for grow, lr, limit, ramp in itertools.product(grows, rates, limits, ramps)
     ]
     return [{"lr": lr} for lr in rates] + with_momentum
+
+
+def chosen(given: argparse.Namespace) -> dict:
+    """Return which limits and ramps were asked for."""
+    limits = [None if text == "none" else float(text) for text in given.limits]
+    return {"growth": given.growth, "limits": limits, "ramps": given.ramps}
 
 
 def train(problem: Problem, folder: Path, given: argparse.Namespace) -> None:
@@ -52,7 +69,7 @@ def train(problem: Problem, folder: Path, given: argparse.Namespace) -> None:
     trials = [
         Trial(problem.name, problem.fingerprint, "esgd", own, seed, problem.batch_size, epochs,
               precision)
-        for seed in range(given.seeds) for own in settings(given.rates)
+        for seed in range(given.seeds) for own in settings(given.rates, **chosen(given))
     ]  # fmt: skip
     shown = [0.0]
 
@@ -76,7 +93,7 @@ def train(problem: Problem, folder: Path, given: argparse.Namespace) -> None:
     )
 
 
-def table(folder: Path, rates: Sequence[float]) -> list[str]:
+def table(folder: Path, rates: Sequence[float], **asked: Any) -> list[str]:
     """Return a table of the records: limits and ramps down, learning rates across."""
     found: dict[tuple, list[tuple[float, bool]]] = {}
     for record in read_records(folder).values():
@@ -84,7 +101,8 @@ def table(folder: Path, rates: Sequence[float]) -> list[str]:
         row = "no momentum" if "momentum" not in own else _row(own)
         end, start = final_error(record), record["curve"]["error"][0]
         found.setdefault((row, own["lr"]), []).append((end, end > FAILED * start))
-    rows = ["no momentum", *(_row(own) for own in settings(rates) if "momentum" in own)]
+    listed = settings(rates, **asked)
+    rows = ["no momentum", *(_row(own) for own in listed if "momentum" in own)]
     lines = [f"| | {' | '.join(f'lr {lr:g}' for lr in rates)} |", "| --- " * (1 + len(rates)) + "|"]
     for row in dict.fromkeys(rows):
         cells = [_cell(found.get((row, lr), [])) for lr in rates]
@@ -94,6 +112,8 @@ def table(folder: Path, rates: Sequence[float]) -> list[str]:
 
 def _row(own: dict) -> str:
     limit = "no limit" if own["update_limit"] is None else f"limit {own['update_limit']:g}"
+    grow = own.get("growth_limit")  # in records from before there was one it was off
+    limit = limit if grow is None else f"growth {grow:g}, {limit}"
     return limit if own["lr_schedule"] == "constant" else f"{limit}, ramp"
 
 
@@ -113,16 +133,20 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--problems", nargs="+", default=["mnist", "curves-like"])
     parser.add_argument("--rates", nargs="+", type=float, default=list(RATES))
+    parser.add_argument("--limits", nargs="+", default=[str(x or "none") for x in LIMITS])
+    parser.add_argument("--ramps", nargs="+", default=list(RAMPS))
     parser.add_argument("--epochs", type=int, default=100)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--table", action="store_true", help="read the records, train nothing")
+    parser.add_argument("--growth", action="store_true", help="the default growth_limit as well")
     given = parser.parse_args()
     for name in given.problems:
         problem, folder = BUILT_IN[name](given.data), given.out / name
         if not given.table:
             train(problem, folder, given)
-        print(f"\n{problem.name}\n\n" + "\n".join(table(folder, given.rates)), flush=True)
+        lines = table(folder, given.rates, **chosen(given))
+        print(f"\n{problem.name}\n\n" + "\n".join(lines), flush=True)
 
 
 if __name__ == "__main__":

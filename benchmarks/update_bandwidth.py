@@ -3,8 +3,9 @@
     python -m benchmarks.update_bandwidth --out FOLDER
 
 The update must read parameter, gradient and diagonal and write the parameter, 16 bytes an element
-in float32; with momentum 24. The copy is measured here, a large tensor to another. Also timed: a
-compiled foreach in the place of the Triton kernel, drawing the signs and folding a product.
+in float32; with momentum 24, and 32 where the growth of the update is limited. The copy is measured
+here, a large tensor to another. Also timed: a compiled foreach in the place of the Triton kernel,
+drawing the signs and folding a product.
 """
 
 import argparse
@@ -48,7 +49,8 @@ def contestants(parameters: list[Tensor]) -> dict[str, Any]:
         "AdamW, fused": lambda p: torch.optim.AdamW(p, lr=1e-9, fused=True),
         "ESGD, foreach": lambda p: ESGD(p, lr=1e-9),
         "ESGD, fused": lambda p: ESGD(p, lr=1e-9, fused=True),
-        "ESGD, fused, momentum": lambda p: ESGD(p, lr=1e-9, fused=True, momentum=0.9),
+        "ESGD, fused, momentum": lambda p: _with_momentum(p, growth_limit=None),
+        "ESGD, fused, momentum, growth": lambda p: _with_momentum(p),
     }
     made = {name: _ready(make(parameters), parameters) for name, make in makes.items()}
     runs = {name: _repeated(optimizer.step) for name, optimizer in made.items()}
@@ -59,6 +61,10 @@ def contestants(parameters: list[Tensor]) -> dict[str, Any]:
     products = {p: torch.randn_like(p) for p in parameters}
     runs["folding a product"] = _repeated(lambda: esgd._fold_on_device(products))
     return runs
+
+
+def _with_momentum(parameters: list[Tensor], **options: Any) -> ESGD:
+    return ESGD(parameters, lr=1e-9, fused=True, momentum=0.9, **options)
 
 
 def _compiled(optimizer: ESGD, parameters: list[Tensor]) -> None:
@@ -79,7 +85,8 @@ def _repeated(run: Any) -> Any:
     return several
 
 
-BYTES = {"copy": 8, "SGD": 12, "AdamW, fused": 28, "ESGD, fused, momentum": 24, "drawing signs": 4,
+BYTES = {"copy": 8, "SGD": 12, "AdamW, fused": 28, "ESGD, fused, momentum": 24,
+         "ESGD, fused, momentum, growth": 32, "drawing signs": 4,
          "folding a product": 16}  # fmt: skip
 
 

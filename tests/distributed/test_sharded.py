@@ -85,12 +85,14 @@ def _batch(step, share=slice(None)):
 
 
 def _train(model, optimizer, steps, share=slice(None)):
+    """With momentum, one loss between two probes is larger: the update is limited there."""
     for step in steps:
         x, y = _batch(step, share)
+        jump = 20.0 if step == 7 and optimizer.defaults["momentum"] else 1.0
 
-        def closure(x=x, y=y):
+        def closure(x=x, y=y, jump=jump):
             optimizer.zero_grad()
-            loss = (model(x) - y).square().mean()
+            loss = jump * (model(x) - y).square().mean()
             loss.backward()
             return loss
 
@@ -106,6 +108,7 @@ def _result(model, optimizer):
 
 
 OPTIONS = {"lr": 0.01, "probe_every": 3, "damping": 1e-3}
+MOMENTUM = {"momentum": 0.5, "distribution": "gaussian"}
 
 
 def _sharded(rank, world, cut, kind, options, shares):
@@ -139,7 +142,7 @@ CUTS = [
     ("kind", "options"),
     [
         (ESGD, {}),
-        (ESGD, {"momentum": 0.5, "distribution": "gaussian"}),
+        (ESGD, MOMENTUM),
         (JacobiSGD, {"lr": 1e-3, "warmup_probes": 20, "foreach": False}),
     ],
     ids=["esgd", "momentum", "jacobi"],
@@ -149,6 +152,13 @@ def test_sharded_equals_unsharded(cut, world, shares, kind, options):
     expected = _alone(kind, options)
     for each in found:
         torch.testing.assert_close(each, expected, **TOLERANCE)
+
+
+def test_the_update_is_limited_where_the_loss_jumps():
+    """Else sharded updates would equal unsharded ones whatever they measure."""
+    free = _alone(options=MOMENTUM | {"growth_limit": None})[0]
+    limited = _alone(options=MOMENTUM)[0]
+    assert max(float((a - b).abs().max()) for a, b in zip(free, limited, strict=True)) > 1e-3
 
 
 class Normed(nn.Module):
@@ -290,9 +300,9 @@ def test_shards_draw_their_part_of_the_whole_vector(distribution):
     run(_drawn, 4, distribution)
 
 
-def _saved(rank, world, folder, until):
+def _saved(rank, world, folder, until, options):
     model = _fsdp(_model(), world)
-    optimizer = ESGD(model.parameters(), **OPTIONS)
+    optimizer = ESGD(model.parameters(), **OPTIONS | options)
     share = slice(rank, None, world)
     _train(model, optimizer, range(until), share)
     weights, state = get_state_dict(model, optimizer)
@@ -301,11 +311,11 @@ def _saved(rank, world, folder, until):
     return _result(model, optimizer)
 
 
-def _loaded(rank, world, folder, until):
+def _loaded(rank, world, folder, until, options):
     model = _fsdp(_model(), world) if world > 1 else _model()
     for p in model.parameters():
         p.detach().zero_()
-    optimizer = ESGD(model.parameters(), **OPTIONS | {"lr": 0.5})  # the saved rate holds
+    optimizer = ESGD(model.parameters(), **OPTIONS | options | {"lr": 0.5})  # the saved rate holds
     weights, state = get_state_dict(model, optimizer)
     content = {"model": weights, "optimizer": state}
     dcp.load(content, checkpoint_id=folder)
@@ -316,11 +326,12 @@ def _loaded(rank, world, folder, until):
     return _result(model, optimizer)
 
 
-@pytest.mark.parametrize("until", [7, 9])  # between two probes, and where one is due
-def test_a_checkpoint_of_two_ranks_goes_on_with_one_two_and_four(until, tmp_path):
-    straight = run(_saved, 2, str(tmp_path / "saved"), until)[0]
+# Between two probes, where one is due, and where the loss is about to jump.
+@pytest.mark.parametrize(("until", "options"), [(7, {}), (9, {}), (7, MOMENTUM)])
+def test_a_checkpoint_of_two_ranks_goes_on_with_one_two_and_four(until, options, tmp_path):
+    straight = run(_saved, 2, str(tmp_path / "saved"), until, options)[0]
     for world in (1, 2, 4):
-        for found in run(_loaded, world, str(tmp_path / "saved"), until):
+        for found in run(_loaded, world, str(tmp_path / "saved"), until, options):
             exact = {"rtol": 0, "atol": 0}
             torch.testing.assert_close(found, straight, **exact if world == 2 else TOLERANCE)
 

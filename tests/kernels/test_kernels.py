@@ -114,8 +114,9 @@ def test_a_product_that_is_not_finite_changes_nothing():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("scale", [None, 0.37])
 @pytest.mark.parametrize("shift", [0, 1], ids=["aligned", "not aligned"])
-def test_an_update_is_the_plain_update(dtype, momentum, shift):
+def test_an_update_is_the_plain_update(dtype, momentum, scale, shift):
     wide = torch.promote_types(dtype, torch.float32)
 
     def tensors(kind):
@@ -130,7 +131,7 @@ def test_an_update_is_the_plain_update(dtype, momentum, shift):
         "lr": number(0.02), "damping": torch.rand(len(SHAPES)).double().to(DEVICE),
         "fill": torch.rand(len(SHAPES)).double().to(DEVICE), "maximize": False,
         "momentum": number(momentum) if momentum else None, "nesterov": momentum > 0,
-        "weight_decay": number(0.1),
+        "weight_decay": number(0.1), "scale": None if scale is None else number(scale),
     }  # fmt: skip
     results = []
     for rule in (on_device.step, fused.triton_kernels().step):
@@ -140,3 +141,20 @@ def test_an_update_is_the_plain_update(dtype, momentum, shift):
         results.append(own + (kept or []))
     eps = torch.finfo(dtype).eps
     torch.testing.assert_close(*results, rtol=4 * eps, atol=20 * eps)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("limit", [None, 0.5])
+@pytest.mark.parametrize("shift", [0, 1], ids=["aligned", "not aligned"])
+def test_the_size_of_an_update_is_the_plain_size(dtype, limit, shift):
+    def tensors(kind):
+        return [_random(torch.Size(s).numel() + shift, kind)[shift:].view(s) for s in SHAPES]
+
+    wide = torch.promote_types(dtype, torch.float32)
+    columns = tensors(dtype), [d.clamp_min(-0.3) + 0.3 for d in tensors(wide)]
+    numbers = {name: torch.rand(len(SHAPES)).double().to(DEVICE) for name in ("damping", "fill")}
+    found, plain = (
+        rule.squares(*columns, **numbers, update_limit=limit)
+        for rule in (fused.triton_kernels(), on_device)
+    )
+    torch.testing.assert_close(found, plain, rtol=8 * torch.finfo(wide).eps, atol=0)

@@ -21,6 +21,7 @@ WAYS = {"fused": {"fused": True}, "capturable": {"capturable": True},
 SETTINGS = {
     "ESGD": (ESGD, {}),
     "Nesterov": (ESGD, {"momentum": 0.9, "nesterov": True, "weight_decay": 0.1}),
+    "growth": (ESGD, {"momentum": 0.9, "growth_limit": 1.01, "lr": 0.05}),
     "mean, normals": (ESGD, {"decay": None, "distribution": "gaussian"}),
     "absolute": (ESGD, {"damping_kind": "absolute", "damping": 0.1, "maximize": True}),
     "Jacobi": (JacobiSGD, {"damping": 1.0, "momentum": 0.5}),
@@ -83,7 +84,8 @@ def test_groups_keep_their_own_settings(way, case):
 @pytest.mark.parametrize("probing", [False, True])
 def test_no_step_waits_for_the_device(kind, way, probing, monkeypatch):
     """After the first steps: neither probe nor step, in a probing iteration or an ordinary one."""
-    monkeypatch.setattr(fused, "compiled", lambda: on_device.step)  # a mode cannot watch the other
+    # Not compiled: one mode cannot watch the other.
+    monkeypatch.setattr(fused, "compiled", lambda name: getattr(on_device, name))
     parameters, loss = CASES[2].parameters_and_loss()
     lr = torch.tensor(0.005)
     optimizer = kind(parameters, **OFTEN | WAYS[way] | {"lr": lr, "momentum": 0.5})
@@ -208,7 +210,7 @@ def test_a_missing_compiler_is_named(monkeypatch):
             partial(print), RuntimeError("no compiler"), None
         )
 
-    monkeypatch.setattr(fused, "compiled", lambda: fails)
+    monkeypatch.setattr(fused, "compiled", lambda name: fails)
     weight = nn.Parameter(torch.ones(2))
     optimizer = ESGD([weight], fused=True)
     with pytest.raises(RuntimeError, match="needs a C\\+\\+ compiler"):

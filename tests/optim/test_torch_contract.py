@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional
 from torch.optim import SGD, lr_scheduler
 
-from equilibrate.optim import moving
+from equilibrate.optim import movement
 from tests.optim.entries import (
     OFTEN,
     affine,
@@ -65,8 +65,8 @@ def test_foreach_matches_forloop(entry, dtype):
 @over_kinds
 def test_foreach_is_the_default(kind, monkeypatch):
     model, called = network(), []
-    monkeypatch.setattr(moving.foreach, "step", lambda *_, **__: called.append("foreach"))
-    monkeypatch.setattr(moving.reference, "step", lambda *_, **__: called.append("forloop"))
+    monkeypatch.setattr(movement.foreach, "step", lambda *_, **__: called.append("foreach"))
+    monkeypatch.setattr(movement.reference, "step", lambda *_, **__: called.append("forloop"))
     for foreach in (None, True, False):
         train(kind(model.parameters(), foreach=foreach), loss_of(model), 1)
     assert called == ["foreach", "foreach", "forloop"]

@@ -43,6 +43,8 @@ SETTINGS = {
     "limit": {"update_limit": 0.5},
     "limit and Nesterov": {"momentum": 0.9, "nesterov": True, "update_limit": 0.5},
     "limit and momentum": {"momentum": 0.9, "update_limit": 0.5},
+    "scale": {"momentum": 0.9, "scale": 0.37},
+    "scale and all": {"momentum": 0.9, "nesterov": True, "update_limit": 0.5, "scale": 0.37},
 }
 NONE = {"momentum": 0.0, "nesterov": False, "weight_decay": 0.0, "maximize": False}
 
@@ -76,8 +78,21 @@ class Case:
                 value = torch.tensor(numbers[name], dtype=torch.float64, device=device)
                 needed = name in ("lr", "damping", "fill") or numbers[name] > 0
                 numbers[name] = value if needed else None
+            if "scale" in numbers:
+                numbers["scale"] = torch.tensor(0.37, dtype=torch.float64, device=device)
         rule(own, copied(self.gradients), copied(self.diagonals), buffers, **numbers)
         return [t.cpu() for t in own + (buffers or [])]
+
+    def squares(self, rule, device="cpu", tensors=False):
+        """Return the sums that a rule finds."""
+        columns = [[t.to(device) for t in column] for column in (self.gradients, self.diagonals)]
+        damping, fill = self.damping, self.fill
+        if tensors:
+            damping, fill = (
+                torch.tensor(c, dtype=torch.float64, device=device) for c in (damping, fill)
+            )
+        limit = self.settings.get("update_limit")
+        return rule(*columns, damping=damping, fill=fill, update_limit=limit).cpu()
 
 
 def assert_equal(found, expected, dtype):
@@ -108,6 +123,36 @@ def test_foreach_and_on_device_are_the_reference(dtype, layout, setting):
     assert_equal(case.run(on_device.step, tensors=True), expected, dtype)
 
 
+def assert_sums(found, expected, dtype):
+    """Equal up to the roundings of u, each at most two of the wider type that D is in."""
+    assert found.dtype == torch.float64
+    eps = torch.finfo(torch.promote_types(dtype, torch.float32)).eps
+    torch.testing.assert_close(found, expected, rtol=8 * eps, atol=0)
+
+
+over_limits = pytest.mark.parametrize("setting", ["plain", "limit"])
+
+
+@over_limits
+@over_layouts
+@over_cases
+def test_the_size_of_an_update_is_that_of_the_reference(dtype, layout, setting):
+    case = Case(layout, dtype, setting)
+    expected = case.squares(reference.squares)
+    assert_sums(case.squares(foreach.squares), expected, dtype)
+    assert_sums(case.squares(on_device.squares, tensors=True), expected, dtype)
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e30])
+def test_the_size_of_an_update_neither_overflows_nor_vanishes(size):
+    case = Case("contiguous", torch.float32, "plain")
+    plain = case.squares(reference.squares)
+    case.gradients = [size * g for g in case.gradients]
+    for rule, tensors in ((reference, False), (foreach, False), (on_device, True)):
+        found = case.squares(rule.squares, tensors=tensors) / size**2
+        assert_sums(found, plain, torch.float32)
+
+
 @pytest.fixture
 def traced(monkeypatch):
     """Compile as for real, but run torch's own kernels: building C++ takes seconds a case."""
@@ -119,16 +164,20 @@ def traced(monkeypatch):
 @over_layouts
 @over_cases
 def test_the_compiled_update_is_the_reference(dtype, layout, traced):
-    case = Case(layout, dtype, "Nesterov")
+    case = Case(layout, dtype, "scale and all")
     assert_equal(case.run(fused.step, tensors=True), case.run(reference.step), dtype)
+    found = case.squares(fused.squares, tensors=True)
+    assert_sums(found, case.squares(reference.squares), dtype)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", ["a block and more", "channels last"])
 def test_the_update_built_in_cpp_is_the_reference(layout):
-    case = Case(layout, torch.float32, "Nesterov")
+    case = Case(layout, torch.float32, "scale and all")
     found = case.run(fused.step, tensors=True)
     assert_equal(found, case.run(reference.step), torch.float32)
+    sums = case.squares(fused.squares, tensors=True)
+    assert_sums(sums, case.squares(reference.squares), torch.float32)
 
 
 class Kernels:
@@ -138,14 +187,20 @@ class Kernels:
         self.calls = []
 
     def step(self, parameters, gradients, diagonals, buffers, **settings):
-        columns = [parameters, gradients, diagonals, *([] if buffers is None else [buffers])]
+        self._check(parameters, gradients, diagonals, *([] if buffers is None else [buffers]))
+        self.calls.append(len(parameters))
+        on_device.step(parameters, gradients, diagonals, buffers, **settings)
+
+    def squares(self, gradients, diagonals, **settings):
+        self._check(gradients, diagonals)
+        return on_device.squares(gradients, diagonals, **settings)
+
+    def _check(self, *columns):
         for column in columns:
             assert len({t.dtype for t in column}) == 1
         for row in zip(*columns, strict=True):
             assert row[0].numel()
             assert fused.in_one_order(row)
-        self.calls.append(len(parameters))
-        on_device.step(parameters, gradients, diagonals, buffers, **settings)
 
 
 TAKEN = {"contiguous": [3], "channels last": [2], "empty": [1], "all empty": []}
@@ -158,6 +213,8 @@ def test_the_kernel_is_given_what_it_can_take(dtype, layout, monkeypatch):
     monkeypatch.setattr(fused.capture, "runs_kernels", lambda device: True)
     monkeypatch.setattr(fused, "triton_kernels", lambda: kernels)
     assert_equal(case.run(fused.step, tensors=True), case.run(reference.step), dtype)
+    sums = case.squares(fused.squares, tensors=True)
+    assert_sums(sums, case.squares(reference.squares), dtype)
     assert kernels.calls == TAKEN.get(layout, kernels.calls)
 
 
@@ -170,3 +227,15 @@ def test_the_kernel_is_the_reference(dtype, layout, setting):
     case = Case(layout, dtype, setting)
     found = case.run(fused.step, device="cuda", tensors=True)
     assert_equal(found, case.run(reference.step), dtype)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an accelerator")
+@over_limits
+@over_layouts
+@over_cases
+def test_the_kernel_finds_the_size_of_the_reference(dtype, layout, setting):
+    case = Case(layout, dtype, setting)
+    expected = case.squares(reference.squares)
+    assert_sums(case.squares(fused.squares, device="cuda", tensors=True), expected, dtype)
+    assert_sums(case.squares(foreach.squares, device="cuda"), expected, dtype)

@@ -37,6 +37,7 @@ def updates(draw):
         "weight_decay": draw(st.sampled_from([0.0, 0.2])),
         "maximize": draw(st.booleans()),
         "update_limit": draw(st.sampled_from([None, 0.5])),
+        "scale": draw(st.sampled_from([None, 0.37, torch.tensor(0.37, dtype=torch.float64)])),
     }
     buffers = tensors(wide) if momentum else None
     return tensors(dtype), tensors(dtype), diagonals, buffers, options
@@ -68,6 +69,7 @@ def stacked_updates(draw):
     has_momentum = draw(st.booleans())
     choices = {"lr": [0.0, 0.1], "damping": [0.0, 0.3], "fill": [0.0, 0.7]}
     choices |= {"momentum": [0.5, 0.9], "weight_decay": [0.0, 0.2], "update_limit": [0.5, math.inf]}
+    choices |= {"scale": [0.37, 1.0]}
     numbers = {
         name: draw(st.lists(st.sampled_from(values), min_size=trials, max_size=trials))
         for name, values in choices.items()

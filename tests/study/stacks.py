@@ -117,6 +117,8 @@ def transplanted(stack, row, alone):
             "probe_index": int(optimizer.drawn[row]),
             "steps_since_probe": (stack.updates - 1) % every + 1,
             "mean_scale": float((seen * scale).sum() / seen.sum()),
+            "update_mean": float(optimizer.update_mean[row]),
+            "update_count": int(optimizer.update_count[row]),
         }
     alone.load_state_dict(
         {

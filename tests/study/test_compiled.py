@@ -21,7 +21,10 @@ pytestmark = pytest.mark.slow
 SETTINGS = {
     "sgd": [{"lr": 0.01}, {"lr": 0.02}, {"lr": 0.03, "weight_decay": 0.1}],
     "esgd": [{"lr": 0.01}, {"lr": 0.02, "decay": None, "warmup_probes": 3}, {"lr": 0.02}],
-    "jacobi": [{"lr": 1e-3, "damping": d, "warmup_probes": 9} for d in (1.0, 2.0, 3.0)],
+    "jacobi": [
+        {"lr": 1e-3, "damping": d, "warmup_probes": 9, "momentum": 0.5, "growth_limit": 1.01}
+        for d in (1.0, 2.0, 3.0)
+    ],
 }
 
 
@@ -68,7 +71,7 @@ def test_a_mixed_stack_in_mid_run_and_after_a_cut_is_its_trials_alone(as_on_a_gp
     kept = [row for row in range(len(listed)) if row % 3 != 1]
     stack.keep(kept)
     stack.advance(20)
-    ran = {"losses", "_gradients_and_products", "fold", "step", "move", "_signs"}
+    ran = {"losses", "_gradients_and_products", "fold", "squares", "step", "move", "_signs"}
     assert ran <= set(as_on_a_gpu)
     for place, row in enumerate(kept):
         alone = alone_of(problem, listed[row])

@@ -44,12 +44,18 @@ SETTINGS = {
 }
 
 CALM = {"lr": 0.01, "damping": 0.3}
+CLIMB = {**CALM, "momentum": 0.9, "maximize": True}  # upwards, updates grow
 VARIANTS = {
     "weight decay": [{**CALM, "weight_decay": 0.1}, CALM],
     "maximize": [{"lr": 1e-3, "maximize": True}, {"lr": 2e-3, "maximize": True}],
     "momentum": [{**CALM, "momentum": 0.5}, {**CALM, "momentum": 0.8}],
     "nesterov": [{**CALM, "momentum": 0.5, "nesterov": True}] * 2,
     "limit": [{**CALM, "momentum": 0.5, "update_limit": limit} for limit in (0.01, None)],
+    "growth": [{**CLIMB, "growth_limit": limit} for limit in (1.01, None, 2.0)],
+    "growth and limit": [
+        {**CLIMB, "nesterov": True, "growth_limit": 1.01, "update_limit": limit}
+        for limit in (0.3, None)
+    ],
     "momentum on a schedule": [{**CALM, "momentum": 0.8, "momentum_schedule": "sutskever"}] * 2,
     "a schedule": [{**CALM, "lr_schedule": "cosine"}, {**CALM, "lr_schedule": "ramp:9"}],
     "absolute damping": [{**CALM, "damping_kind": "absolute"}] * 2,
@@ -88,6 +94,16 @@ def test_so_it_is_with_every_setting_of_a_curvature_method(method, variant):
     if method == "jacobi-shipped":
         settings = [{**each, "lr": each["lr"] / 10, "warmup_probes": 5} for each in settings]
     hold_equal(dense(), trials(method, settings), updates=30)
+
+
+def test_a_climb_meets_the_limit_of_its_growth():
+    """Else the two above would be equal whatever they measure."""
+    ends = []
+    for limit in (1.01, None):
+        stack = stack_of(dense(), trials("esgd", [{**CLIMB, "growth_limit": limit}]))
+        stack.advance(30)
+        ends.append(row_of(stack, 0))
+    assert parted(*ends) > 1e-3
 
 
 def test_trials_that_differ_in_structure_share_a_stack():

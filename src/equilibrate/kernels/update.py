@@ -11,6 +11,9 @@ import triton.language as tl
 from torch import Tensor
 
 from equilibrate.kernels.blocks import BLOCK, TYPES, addresses, at, plan
+from equilibrate.kernels.squares import squares
+
+__all__ = ["squares", "step"]
 
 _WARPS = 8
 
@@ -29,6 +32,7 @@ def step(
     weight_decay: Tensor | None,
     maximize: bool,
     update_limit: float | None = None,
+    scale: Tensor | None = None,
 ) -> None:
     """Move tensors of one device and one set of dtypes, each dense and laid out as its others are.
 
@@ -48,6 +52,7 @@ def step(
         lr,
         lr if momentum is None else momentum,
         lr if weight_decay is None else weight_decay,
+        lr if scale is None else scale,
         len(parameters),
         update_limit or 0.0,
         PARAMETER=TYPES[first.dtype],
@@ -58,6 +63,7 @@ def step(
         SHRINKS=weight_decay is not None,
         MAXIMIZE=maximize,
         LIMITED=update_limit is not None,
+        SCALED=scale is not None,
         ALIGNED=aligned,
         BLOCK=BLOCK,
         num_warps=_WARPS,
@@ -66,10 +72,10 @@ def step(
 
 @triton.jit
 def _update(
-    table, owner, place, sizes, damping, fill, lr, momentum, weight_decay, count, limit,
+    table, owner, place, sizes, damping, fill, lr, momentum, weight_decay, scale, count, limit,
     PARAMETER: tl.constexpr, GRADIENT: tl.constexpr, WIDE: tl.constexpr, MOMENTUM: tl.constexpr,
     NESTEROV: tl.constexpr, SHRINKS: tl.constexpr, MAXIMIZE: tl.constexpr, LIMITED: tl.constexpr,
-    ALIGNED: tl.constexpr, BLOCK: tl.constexpr,
+    SCALED: tl.constexpr, ALIGNED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     program = tl.program_id(0)
     tensor = tl.load(owner + program)
@@ -86,21 +92,25 @@ def _update(
     rate = tl.load(lr).to(WIDE)
     m = tl.load(momentum).to(WIDE)
     kept = 1 - rate * tl.load(weight_decay).to(WIDE) if SHRINKS else 1.0
+    factor = tl.load(scale).to(WIDE) if SCALED else 1.0
     # Only the last block of a tensor needs a mask, and without one loads are 16 bytes wide.
     if left >= BLOCK:
-        _move(parameter, gradient, diagonal, buffer, extra, unseen, rate, m, kept, limit, None,
-              PARAMETER, WIDE, MOMENTUM, NESTEROV, SHRINKS, MAXIMIZE, LIMITED, BLOCK)  # fmt: skip
+        _move(parameter, gradient, diagonal, buffer, extra, unseen, rate, m, kept, limit, factor,
+              None, PARAMETER, WIDE, MOMENTUM, NESTEROV, SHRINKS, MAXIMIZE, LIMITED, SCALED,
+              BLOCK)  # fmt: skip
     else:
         mask = tl.arange(0, BLOCK) < left
-        _move(parameter, gradient, diagonal, buffer, extra, unseen, rate, m, kept, limit, mask,
-              PARAMETER, WIDE, MOMENTUM, NESTEROV, SHRINKS, MAXIMIZE, LIMITED, BLOCK)  # fmt: skip
+        _move(parameter, gradient, diagonal, buffer, extra, unseen, rate, m, kept, limit, factor,
+              mask, PARAMETER, WIDE, MOMENTUM, NESTEROV, SHRINKS, MAXIMIZE, LIMITED, SCALED,
+              BLOCK)  # fmt: skip
 
 
 @triton.jit
 def _move(
-    parameter, gradient, diagonal, buffer, extra, unseen, rate, m, kept, limit, mask,
+    parameter, gradient, diagonal, buffer, extra, unseen, rate, m, kept, limit, factor, mask,
     PARAMETER: tl.constexpr, WIDE: tl.constexpr, MOMENTUM: tl.constexpr, NESTEROV: tl.constexpr,
-    SHRINKS: tl.constexpr, MAXIMIZE: tl.constexpr, LIMITED: tl.constexpr, BLOCK: tl.constexpr,
+    SHRINKS: tl.constexpr, MAXIMIZE: tl.constexpr, LIMITED: tl.constexpr, SCALED: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
     offsets = tl.arange(0, BLOCK)
     p = tl.load(parameter + offsets, mask).to(WIDE)
@@ -109,6 +119,8 @@ def _move(
     u = g / tl.where(d == 0, unseen, d + extra)
     if LIMITED:  # written so that what is not a number stays so
         u = tl.where(u > limit, limit, tl.where(u < -limit, -limit, u))
+    if SCALED:
+        u = u * factor
     if MOMENTUM:
         b = tl.load(buffer + offsets, mask) * m + u
         tl.store(buffer + offsets, b, mask)

@@ -1,6 +1,7 @@
 """The optimizer among several ranks: what they compare, when, and what they average.
 
-Ranks talk on steps that measure, never on others. Whether a step measures follows from the state
+Ranks talk on steps that measure, never on others (but for shards with momentum, whose updates have
+one size: `limiting`). Whether a step measures follows from the state
 alone, which is equal on all ranks; what a rank's own loss reaches is told to the others. A
 parameter that a loss reaches for the first time between two measurements is therefore measured
 one step later than in a single process: by then every rank has its gradient.

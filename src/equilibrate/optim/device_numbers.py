@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from equilibrate.kernels.capture import capturing, number, numbers
+from equilibrate.optim import growth
 from equilibrate.optim.damping import noise_level
 from equilibrate.optim.state import State
 from equilibrate.rules.fused import in_one_order
@@ -28,7 +29,12 @@ OF_PARAMETER = {
     "scale": torch.float64,
     "unseen": torch.int64,
 }
-OF_GROUP = {"probe_index": torch.int64, "dropped_probes": torch.int64, "mean_scale": torch.float64}
+OF_GROUP = {
+    "probe_index": torch.int64,
+    "dropped_probes": torch.int64,
+    "mean_scale": torch.float64,
+    **growth.OF_GROUP,
+}
 
 _FIRST_IN_CAPTURE = (
     "A parameter is measured for the first time, or was just loaded, inside a captured graph. Make "

@@ -54,6 +54,13 @@ class ESGD(RowColumn):
             quadratic |g_i| <= D_i |theta - theta*| by Cauchy and Schwarz, so that no element says
             more than how far away the minimum is: a larger one tells of a D measured elsewhere.
             In units of the parameters.
+        growth_limit: with momentum, how many times its running average an update may measure; None
+            for no limit. With u = g / (D + damping) over all parameters and n its root mean square,
+            the buffer takes f u, f = min(1, growth_limit * a / n) with a the average of f n over
+            the last 500 steps (1.5 times as much is allowed in the first 20, anything in the
+            first). D is measured once in 20 steps: where the loss rises in between, gradients
+            outgrow it, and momentum adds such steps up. It has no unit. Costs a pass over g and D.
+            Groups without momentum are left alone; the smallest limit of the others holds for all.
         weight_decay: decoupled, not preconditioned: theta shrinks by lr * weight_decay.
         maximize: climb instead of descending.
         foreach: False for the reference update, one tensor at a time; else many at once.
@@ -112,6 +119,7 @@ class ESGD(RowColumn):
         momentum: float = 0.0,
         nesterov: bool = False,
         update_limit: float | None = None,
+        growth_limit: float | None = 2.0,
         weight_decay: float = 0.0,
         maximize: bool = False,
         foreach: bool | None = None,
@@ -135,6 +143,7 @@ class ESGD(RowColumn):
                 "momentum": momentum,
                 "nesterov": nesterov,
                 "update_limit": update_limit,
+                "growth_limit": growth_limit,
                 "weight_decay": weight_decay,
                 "maximize": maximize,
                 "foreach": foreach,

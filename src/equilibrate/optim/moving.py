@@ -5,15 +5,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from equilibrate.distributed import Word, all_plain, cut_like, local
+from equilibrate.distributed import Word, local
 from equilibrate.optim.arguments import check_gradients
 from equilibrate.optim.closure import Closure
 from equilibrate.optim.damping import damping_and_fill
-from equilibrate.optim.evaluating import Evaluating
+from equilibrate.optim.growth import is_limited
+from equilibrate.optim.limiting import Limiting
 from equilibrate.optim.measuring import Group
+from equilibrate.optim.movement import Movement
 from equilibrate.optim.pending import Pending
 from equilibrate.optim.state import allocate, any_gradient, zeros_like
-from equilibrate.rules import foreach, fused, on_device, reference
 
 _NO_CURVATURE = (
     "No curvature has been measured yet, so there is nothing to divide the gradient by. Call "
@@ -26,7 +27,7 @@ _NO_FINITE_CURVATURE = (
 )
 
 
-class CurvatureOptimizer(Evaluating):
+class CurvatureOptimizer(Limiting):
     """SGD whose gradient is divided by a diagonal of the Hessian plus damping."""
 
     # GradScaler then hands over grad_scale and found_inf instead of skipping the step on its own,
@@ -43,6 +44,8 @@ class CurvatureOptimizer(Evaluating):
             "dropped_probes": 0,  # products that were not finite
             "difference_step": None,  # chosen at the first probe by closure
             "mean_scale": 0.0,  # mean diagonal over all that was seen
+            "update_mean": 0.0,  # running average of the size of an update, with momentum
+            "update_count": 0,  # over so many steps
             "kind": self._kind.__name__.rpartition(".")[2],
         }
         super().__init__(params, defaults | bookkeeping)
@@ -71,8 +74,12 @@ class CurvatureOptimizer(Evaluating):
         self._settle()
         self._require_curvature(moving, tried)
         self._unscale(moving)
-        for place, group in enumerate(self.param_groups):
-            self._move(place, group)
+        found = [self._movement(place, group) for place, group in enumerate(self.param_groups)]
+        movements = [movement for movement in found if movement is not None]
+        scale = self._growth_factor([m for m in movements if is_limited(m.group)])
+        for movement in movements:
+            movement.move(scale if is_limited(movement.group) else None)
+        for group in self.param_groups:
             group["steps_since_probe"] += 1
         return loss
 
@@ -158,30 +165,18 @@ class CurvatureOptimizer(Evaluating):
             if parameter.requires_grad and not self._measured(parameter):
                 self._allocated(parameter)["absent"] = not any_gradient(parameter)
 
-    def _move(self, place: int, group: Group) -> None:
-        """Hand one group to the update rule."""
+    def _movement(self, place: int, group: Group) -> Movement | None:
+        """Return what the update rule takes of one group; None where nothing moves."""
         parameters = self._movable(group)
         if not parameters:
-            return
+            return None
         states = [self.state[p] for p in parameters]
         torch._foreach_add_([state["step"] for state in states], 1)
-        gradients = [p.grad for p in parameters if p.grad is not None]
-        diagonals: list[Tensor] = [state["diagonal"] for state in states]
         buffers = self._buffers(group, parameters)
-        switches = {name: group[name] for name in ("nesterov", "maximize", "update_limit")}
-        if self._settled:
-            numbers = self._numbers(place, parameters)
-            rule = fused.step if group["fused"] else on_device.step
-            rule(parameters, gradients, diagonals, buffers, **numbers, **switches)
-            return
-        numbers = self._plain_numbers(place, parameters)
-        if not all_plain(parameters):
-            gradients = [local(cut_like(g, p)) for g, p in zip(gradients, parameters, strict=True)]
-            parameters, diagonals = list(map(local, parameters)), list(map(local, diagonals))
-            buffers = None if buffers is None else list(map(local, buffers))
-        plain = reference.step if group["foreach"] is False else foreach.step
-        magnitudes = list(map(self._kind.magnitude, diagonals))
-        plain(parameters, gradients, magnitudes, buffers, **numbers, **switches)
+        numbers = (self._numbers if self._settled else self._plain_numbers)(place, parameters)
+        return Movement(
+            group, self._kind, parameters, states, buffers, numbers, settled=self._settled
+        )
 
     def _plain_numbers(self, place: int, parameters: list[Tensor]) -> dict[str, Any]:
         """Return what an update rule takes besides the big tensors, as plain numbers."""

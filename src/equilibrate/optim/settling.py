@@ -14,7 +14,7 @@ from equilibrate.diagonals import fused as fused_fold
 from equilibrate.distributed import is_sharded
 from equilibrate.kernels import capture
 from equilibrate.kernels.capture import capturing, number
-from equilibrate.optim import device_numbers
+from equilibrate.optim import device_numbers, growth
 from equilibrate.optim.agreeing import Agreeing
 from equilibrate.optim.device_numbers import OF_GROUP, OF_PARAMETER, Damped, to_device, to_host
 from equilibrate.optim.warn import warn_user
@@ -47,6 +47,8 @@ class Settling(Agreeing):
         """Return torch's state dict; tells of products that were dropped since the last call."""
         self._report_dropped()
         kept: dict[str, Any] = super().state_dict()
+        for group in [] if self._settled else kept.get("param_groups", []):
+            to_host(group, growth.OF_GROUP)  # on the device also where all else is plain
         return kept
 
     def _measured(self, parameter: Tensor) -> bool:

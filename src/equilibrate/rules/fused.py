@@ -7,7 +7,7 @@ well as contiguous); any other tensor takes the way of `on_device`.
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -25,7 +25,7 @@ _NO_TRITON = (
     "it (pip install triton), or leave fused out."
 )
 
-Rule = Callable[..., None]
+Rule = Callable[..., Any]
 
 
 def step(
@@ -45,16 +45,40 @@ def step(
             parameters, gradients, diagonals, buffers, damping=damping, fill=fill, **settings
         )
         return
-    for rule, places in _sorted(parameters, gradients, diagonals, buffers):
-        whole = len(places) == len(parameters)
+    for way, places in _sorted(parameters, gradients, diagonals, buffers):
         taken = [_take(column, places) for column in (parameters, gradients, diagonals)]
-        rule(
+        _rule(way, "step")(
             *taken,
             None if buffers is None else _take(buffers, places),
-            damping=damping if whole else torch.stack([damping[i] for i in places]),
-            fill=fill if whole else torch.stack([fill[i] for i in places]),
+            damping=_numbers(damping, places),
+            fill=_numbers(fill, places),
             **settings,
         )
+
+
+def squares(
+    gradients: Sequence[Tensor],
+    diagonals: Sequence[Tensor],
+    *,
+    damping: Tensor,
+    fill: Tensor,
+    update_limit: float | None = None,
+) -> Tensor:
+    """Return the sum of u^2 over every tensor, as `on_device.squares` does, in one pass."""
+    found = list(torch.zeros_like(damping).unbind())
+    for way, places in _sorted(gradients, diagonals):
+        sums: Tensor = _rule(way, "squares")(
+            _take(gradients, places),
+            _take(diagonals, places),
+            damping=_numbers(damping, places),
+            fill=_numbers(fill, places),
+            update_limit=update_limit,
+        )
+        if len(places) == len(found):
+            return sums
+        for i, each in zip(places, sums.unbind(), strict=True):
+            found[i] = each
+    return torch.stack(found)
 
 
 def _alike(parameters: Sequence[Tensor], *columns: Sequence[Tensor] | None) -> bool:
@@ -73,8 +97,23 @@ def _take(column: Sequence[Tensor], places: Sequence[int]) -> list[Tensor]:
     return [column[i] for i in places]
 
 
-def _sorted(*columns: Sequence[Tensor] | None) -> list[tuple[Rule, list[int]]]:
-    """Return which rule moves which tensors; those of an empty shape need none."""
+def _numbers(column: Tensor, places: Sequence[int]) -> Tensor:
+    """Return the numbers of some tensors, nothing done where they are all."""
+    if len(places) == len(column):
+        return column
+    return torch.stack([column[i] for i in places])
+
+
+def _rule(way: str, name: str) -> Rule:
+    """Return one way of computing a step, or the squares."""
+    if way == "compiled":
+        return partial(_run_compiled, name)
+    rule: Rule = getattr(triton_kernels() if way == "kernel" else on_device, name)
+    return rule
+
+
+def _sorted(*columns: Sequence[Tensor] | None) -> list[tuple[str, list[int]]]:
+    """Return which way takes which tensors; those of an empty shape need none."""
     rows = zip(*(column for column in columns if column is not None), strict=True)
     held = [(i, row) for i, row in enumerate(rows) if row[0].numel()]
     chosen: dict[Any, list[int]] = defaultdict(list)
@@ -88,13 +127,13 @@ def _sorted(*columns: Sequence[Tensor] | None) -> list[tuple[Rule, list[int]]]:
 def _on_gpu(row: Sequence[Tensor]) -> tuple[Any, ...]:
     """The kernel takes tensors of one set of dtypes at once, where they lie in one order."""
     if in_one_order(row):
-        return (triton_kernels().step, *(t.dtype for t in row))
-    return (on_device.step,)
+        return ("kernel", *(t.dtype for t in row))
+    return ("plain",)
 
 
 def _on_cpu(row: Sequence[Tensor]) -> tuple[Any, ...]:
     """A compiled function loses what it writes into a double without dimensions (torch 2.13)."""
-    return (_run_compiled if row[0].dim() else on_device.step,)
+    return ("compiled" if row[0].dim() else "plain",)
 
 
 def in_one_order(tensors: Sequence[Tensor]) -> bool:
@@ -133,15 +172,16 @@ def triton_kernels() -> Any:
 
 
 @lru_cache(maxsize=4)
-def compiled(backend: str = "inductor") -> Rule:
-    """Return `on_device.step` compiled: one pass for each tensor, whatever its layout."""
-    step: Rule = torch.compile(on_device.step, backend=backend, dynamic=False, fullgraph=True)
-    return step
+def compiled(backend: str = "inductor", name: str = "step") -> Rule:
+    """Return a rule of `on_device` compiled: one pass for each tensor, whatever its layout."""
+    rule = getattr(on_device, name)
+    made: Rule = torch.compile(rule, backend=backend, dynamic=False, fullgraph=True)
+    return made
 
 
-def _run_compiled(*tensors: Any, **settings: Any) -> None:
+def _run_compiled(name: str, *tensors: Any, **settings: Any) -> Any:
     with torch._dynamo.config.patch(recompile_limit=64):  # another list is another graph
         try:
-            compiled()(*tensors, **settings)
+            return compiled(name=name)(*tensors, **settings)
         except torch._dynamo.exc.BackendCompilerFailed as error:
             raise RuntimeError(_NO_COMPILER) from error

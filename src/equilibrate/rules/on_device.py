@@ -25,6 +25,7 @@ def step(
     weight_decay: Tensor | None,
     maximize: bool,
     update_limit: float | None = None,
+    scale: Tensor | None = None,
 ) -> None:
     """Move every parameter in place; `damping` and `fill` hold one number for each tensor.
 
@@ -39,17 +40,45 @@ def step(
         >>> theta
         tensor([ 0.5000, -1.0000])
     """
-    unseen = damping + fill
-    unseen = torch.where(unseen > 0, unseen, math.inf)
-    signed_lr = lr if maximize else -lr
-    for i, (extra, gap) in enumerate(zip(damping.unbind(), unseen.unbind(), strict=True)):
-        size = diagonals[i].abs()
-        update = gradients[i] / torch.where(size == 0, gap.to(size.dtype), size + extra)
-        if update_limit is not None:
-            update = update.clamp(-update_limit, update_limit)
+    unseen, signed_lr = _unseen(damping, fill), lr if maximize else -lr
+    for i, numbers in enumerate(zip(damping.unbind(), unseen.unbind(), strict=True)):
+        update = _divided(gradients[i], diagonals[i], *numbers, update_limit)
+        if scale is not None:
+            update = update * scale
         if buffers is not None and momentum is not None:
             buffers[i].mul_(momentum).add_(update)
             update = update + momentum * buffers[i] if nesterov else buffers[i]
         if weight_decay is not None:
             parameters[i].mul_(1 - lr * weight_decay)
         parameters[i].add_(signed_lr * update)
+
+
+def squares(
+    gradients: Sequence[Tensor],
+    diagonals: Sequence[Tensor],
+    *,
+    damping: Tensor,
+    fill: Tensor,
+    update_limit: float | None = None,
+) -> Tensor:
+    """Return the sum of u^2 over every tensor, in double precision, as `reference.squares`."""
+    numbers = damping.unbind(), _unseen(damping, fill).unbind()
+    rows = zip(gradients, diagonals, *numbers, strict=True)
+    updates = [_divided(*row, update_limit) for row in rows]
+    norms = [torch.linalg.vector_norm(update, dtype=torch.float64) for update in updates]
+    return torch.stack(norms).square()
+
+
+def _unseen(damping: Tensor, fill: Tensor) -> Tensor:
+    """Return what divides where D is zero: infinity where there is nothing else."""
+    unseen = damping + fill
+    return torch.where(unseen > 0, unseen, math.inf)
+
+
+def _divided(
+    gradient: Tensor, diagonal: Tensor, extra: Tensor, gap: Tensor, update_limit: float | None
+) -> Tensor:
+    """Return g / (D + damping) of one tensor, within the limit."""
+    size = diagonal.abs()
+    update = gradient / torch.where(size == 0, gap.to(size.dtype), size + extra)
+    return update if update_limit is None else update.clamp(-update_limit, update_limit)

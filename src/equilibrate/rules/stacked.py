@@ -24,6 +24,18 @@ def denominator(diagonal: Tensor, damping: Tensor, fill: Tensor) -> Tensor:
     return torch.where(diagonal == 0, unseen, diagonal + damping)
 
 
+def divided(
+    gradient: Tensor,
+    diagonal: Tensor,
+    damping: Tensor,
+    fill: Tensor,
+    update_limit: Tensor | None,
+) -> Tensor:
+    """Return u = g / (D + damping), no element larger than a trial's `update_limit`."""
+    update = gradient / denominator(diagonal, damping, fill)
+    return update if update_limit is None else update.clamp(-update_limit, update_limit)
+
+
 def step_(
     parameter: Tensor,
     gradient: Tensor,
@@ -38,11 +50,12 @@ def step_(
     nesterov: bool,
     maximize: bool,
     update_limit: Tensor | None = None,
+    scale: Tensor | None = None,
 ) -> None:
     """Move one stacked parameter in place, every trial by its own settings."""
-    update = gradient / denominator(diagonal, damping, fill)
-    if update_limit is not None:
-        update = torch.clamp(update, -update_limit, update_limit)
+    update = divided(gradient, diagonal, damping, fill, update_limit)
+    if scale is not None:
+        update = update * scale
     if buffer is not None:
         buffer.mul_(momentum).add_(update)
         update = update + momentum * buffer if nesterov else buffer

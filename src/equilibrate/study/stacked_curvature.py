@@ -6,8 +6,7 @@ One thing differs: a product that is not finite is dropped for its trial alone a
 next scheduled probe, for nothing is read back to the host in between.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -17,12 +16,12 @@ from torch.optim import Optimizer
 
 from equilibrate.curvature import draw_elements
 from equilibrate.diagonals import equilibration, jacobi
-from equilibrate.optim import ESGD, JacobiSGD
+from equilibrate.optim import ESGD, JacobiSGD, growth
 from equilibrate.optim.damping import ROUNDINGS
-from equilibrate.rules import stacked
 from equilibrate.study.fused import fused
 from equilibrate.study.passes import Hessian
 from equilibrate.study.sign_words import SignWords
+from equilibrate.study.stacked_arithmetic import folding, squaring, stepping
 from equilibrate.study.stacked_optimizer import StackedOptimizer, wide
 
 KINDS: dict[type[Optimizer], ModuleType] = {ESGD: equilibration, JacobiSGD: jacobi}
@@ -57,10 +56,14 @@ class StackedCurvature(StackedOptimizer):
         self._sizes = lr.new_tensor([p[0].numel() for p in self.parameters])
         self._decays = any(s.get("weight_decay") for s in self.settings)
         self._limited = any(s["update_limit"] is not None for s in self.settings)
-        self._fold_all = fused(_folding(self.kind), self.device)
+        self.update_mean = torch.zeros_like(lr)  # of the size of an update, as in `optim.growth`
+        self.update_count = torch.zeros_like(self.seeds)
+        self._grows = any(s["momentum"] and s["growth_limit"] is not None for s in self.settings)
+        self._fold_all = fused(folding(self.kind), self.device)
         signs = self.switches["distribution"] == "rademacher" and self.device.type == "cuda"
         self._words = SignWords(self.parameters) if signs else None
-        self._step_all = fused(_stepping(self.kind), self.device)
+        self._step_all = fused(stepping(self.kind), self.device)
+        self._square_all = fused(squaring(self.kind), self.device)
 
     def probes_at(self, update: int) -> bool:
         """Tell whether a probe is due at an update."""
@@ -143,10 +146,13 @@ class StackedCurvature(StackedOptimizer):
         """Move every trial along its gradient divided by its diagonal."""
         self.step.add_(1)
         buffers = self.state.get("momentum_buffer")
+        filled = self._views(self._filled(gradients), may_copy=True)
+        diagonals = self._views(self.state["diagonal"])
+        limit = self._derived["update_limit"] if self._limited else None
         self._step_all(
             self._views(self.parameters),
-            self._views(self._filled(gradients), may_copy=True),
-            self._views(self.state["diagonal"]),
+            filled,
+            diagonals,
             self._views(buffers) if buffers else None,
             self.damping,
             self.fill,
@@ -154,69 +160,25 @@ class StackedCurvature(StackedOptimizer):
                 "lr": self._derived["lr"],
                 "momentum": self._derived["momentum"],
                 "weight_decay": self._derived["weight_decay"] if self._decays else None,
-                "update_limit": self._derived["update_limit"] if self._limited else None,
+                "update_limit": limit,
                 "nesterov": self.switches["nesterov"],
                 "maximize": self.switches["maximize"],
+                "scale": self._growth_factor(filled, diagonals, limit) if self._grows else None,
             },
         )
 
+    def _growth_factor(
+        self, gradients: list[Tensor], diagonals: list[Tensor], limit: Tensor | None
+    ) -> Tensor:
+        """Return what multiplies the update of every trial, as `optim.limiting` does."""
+        numbers = self.damping, self.fill, limit
+        squares = self._square_all(gradients, diagonals, *numbers, self._rows)
+        size = (squares.sum(1) / self._sizes.sum()).sqrt()
+        allowed = self.numbers["growth_limit"]
+        factor = growth.limit_(size, self.update_mean, self.update_count, allowed)
+        return wide(factor.to(self.dtype))
+
     def tensors(self) -> dict[str, Any]:
         """Return everything kept, by name; the first dimension of all of it counts trials."""
-        own = ("drawn", "weight", "scale", "seen", "damping", "fill")
+        own = ("drawn", "weight", "scale", "seen", "damping", "fill", *growth.OF_GROUP)
         return {**super().tensors(), **{name: getattr(self, name) for name in own}}
-
-
-@cache
-def _folding(kind: ModuleType) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Return the fold of all tensors into the chosen trials.
-
-    It tells, for each trial and tensor, the sum and the number of what is not zero afterwards.
-    """
-
-    def fold(
-        diagonals: list[Tensor],
-        vectors: list[Tensor],
-        products: list[Tensor],
-        chosen: Tensor,
-        old: Tensor,
-        new: Tensor,
-        rows: list[int],
-    ) -> tuple[Tensor, Tensor]:
-        totals, seen = [], []
-        for diagonal, v, product, length in zip(diagonals, vectors, products, rows, strict=True):
-            contribution = torch.where(chosen, kind.contribution(v, product), 0.0)
-            kind.mix_(diagonal, contribution, old, new)
-            # Row by row first: few trials are too few for a device to share the work.
-            magnitude = kind.magnitude(diagonal).view(len(diagonal), -1, length)
-            totals.append(magnitude.sum(-1).sum(-1))
-            seen.append((magnitude != 0).sum(-1).sum(-1))
-        return torch.stack(totals, 1), torch.stack(seen, 1)
-
-    return fold
-
-
-@cache
-def _stepping(kind: ModuleType) -> Callable[..., None]:
-    """Return the update of all tensors by the diagonals as they are stored."""
-
-    def step(
-        parameters: list[Tensor],
-        gradients: list[Tensor],
-        diagonals: list[Tensor],
-        buffers: list[Tensor] | None,
-        damping: Tensor,
-        fill: Tensor,
-        others: dict[str, Any],
-    ) -> None:
-        for i, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
-            stacked.step_(
-                parameter,
-                gradient,
-                kind.magnitude(diagonals[i]),
-                buffers[i] if buffers else None,
-                damping=damping[:, i : i + 1],
-                fill=fill[:, i : i + 1],
-                **others,
-            )
-
-    return step

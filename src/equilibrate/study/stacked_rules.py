@@ -67,6 +67,7 @@ _CURVATURE = Rule(
         "seed",
         "warmup_probes",
         "update_limit",
+        "growth_limit",
     ),
     switches=("damping_kind", "probe_every", "distribution", "nesterov", "maximize"),
 )
@@ -146,7 +147,8 @@ def why_not_stacked(optimizer: type[Optimizer], settings: Mapping[str, Any]) -> 
     return None
 
 
-_NONE = {"decay": 1.0, "update_limit": math.inf}  # forgets nothing, limits nothing
+# Forgets nothing, limits nothing.
+_NONE = {"decay": 1.0, "update_limit": math.inf, "growth_limit": math.inf}
 
 
 def per_trial(rule: Rule, settings: Sequence[Mapping[str, Any]], device: torch.device) -> Numbers:

@@ -1,0 +1,86 @@
+"""How large an update is, in one pass over memory: read g and D, write a sum for each tensor.
+
+The sum of u^2 with u = g / (D + damping) as `kernels.update` has it, for `optim.growth`. The sums
+are added in double precision and in a fixed order: the same bits always.
+"""
+
+from collections.abc import Sequence
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from equilibrate.kernels.blocks import BLOCK, TYPES, addresses, at, plan
+
+
+def squares(
+    gradients: Sequence[Tensor],
+    diagonals: Sequence[Tensor],
+    *,
+    damping: Tensor,
+    fill: Tensor,
+    update_limit: float | None = None,
+) -> Tensor:
+    """Return a sum for each of some tensors of one device and one set of dtypes, laid out alike."""
+    device, count = gradients[0].device, len(gradients)
+    chart = plan(tuple(g.numel() for g in gradients), device)
+    table, aligned = addresses([*gradients, *diagonals])
+    parts = torch.empty(chart.blocks, dtype=torch.float64, device=device)
+    _squares[(chart.blocks,)](
+        table,
+        chart.owner,
+        chart.place,
+        chart.size,
+        damping,
+        fill,
+        parts,
+        count,
+        update_limit or 0.0,
+        GRADIENT=TYPES[gradients[0].dtype],
+        WIDE=TYPES[diagonals[0].dtype],
+        LIMITED=update_limit is not None,
+        ALIGNED=aligned,
+        BLOCK=BLOCK,
+        num_warps=8,
+    )
+    total = torch.empty(count, dtype=torch.float64, device=device)
+    _sum_up[(count,)](parts, chart.first, total, BLOCK=1024)
+    return total
+
+
+@triton.jit
+def _squares(
+    table, owner, place, sizes, damping, fill, parts, count, limit,
+    GRADIENT: tl.constexpr, WIDE: tl.constexpr, LIMITED: tl.constexpr, ALIGNED: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    program = tl.program_id(0)
+    tensor = tl.load(owner + program)
+    start = tl.load(place + program) * BLOCK
+    offsets = tl.arange(0, BLOCK)
+    mask = offsets < tl.load(sizes + tensor) - start
+    gradient = at(table + tensor, GRADIENT, ALIGNED) + start
+    diagonal = at(table + count + tensor, WIDE, ALIGNED) + start
+    extra = tl.load(damping + tensor).to(WIDE)
+    unseen = tl.load(fill + tensor).to(WIDE) + extra
+    unseen = tl.where(unseen > 0, unseen, float("inf"))
+    g = tl.load(gradient + offsets, mask, 0.0).to(WIDE)
+    d = tl.abs(tl.load(diagonal + offsets, mask, 0.0))
+    u = g / tl.where(d == 0, unseen, d + extra)
+    if LIMITED:  # written so that what is not a number stays so
+        u = tl.where(u > limit, limit, tl.where(u < -limit, -limit, u))
+    u = tl.where(mask, u, 0.0).to(tl.float64)  # a float's square would overflow early
+    tl.store(parts + program, tl.sum(u * u))
+
+
+@triton.jit
+def _sum_up(parts, first, total, BLOCK: tl.constexpr):
+    tensor = tl.program_id(0)
+    start, stop = tl.load(first + tensor), tl.load(first + tensor + 1)
+    found = tl.zeros((BLOCK,), tl.float64)
+    while start < stop:
+        block = start + tl.arange(0, BLOCK)
+        found += tl.load(parts + block, block < stop, 0.0)
+        start += BLOCK
+    tl.store(total + tensor, tl.sum(found))

@@ -1,0 +1,59 @@
+"""Limiting how the update grows (`growth`): what is measured, and where the average is kept."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from equilibrate.distributed import all_plain, over_shards
+from equilibrate.optim import growth
+from equilibrate.optim.device_numbers import to_device
+from equilibrate.optim.evaluating import Evaluating
+from equilibrate.optim.movement import Movement
+
+
+class Limiting(Evaluating):
+    """An optimizer whose momentum takes no update that has outgrown the others."""
+
+    def _growth_factor(self, limited: Sequence[Movement]) -> float | Tensor | None:
+        """Return what multiplies the update of all these groups; None stands for one.
+
+        All their tensors are measured, in a pass over gradients and diagonals of its own. The
+        average stays on the device where all of them are on one, so that no step waits for it.
+        """
+        allowed = growth.growth_of([movement.group for movement in limited])
+        if allowed is None:
+            return None
+        parameters = [p for movement in limited for p in movement.parameters]
+        elements = max(1, sum(p.numel() for p in parameters))
+        squares = [movement.squares() for movement in limited]
+        if self._settled or on_one_device(parameters):
+            return self._factor_on_device((torch.cat(squares).sum() / elements).sqrt(), allowed)
+        mine = [number for each in squares for number in each.tolist()]
+        size = math.sqrt(sum(over_shards(parameters, mine)[0]) / elements)
+        return self._factor(size, allowed)
+
+    def _factor(self, size: float, allowed: float) -> float | None:
+        before = self.param_groups[0]
+        mean, count = float(before["update_mean"]), int(before["update_count"])
+        factor, mean, count = growth.limit(size, mean, count, allowed)
+        for group in self.param_groups:
+            group.update(update_mean=mean, update_count=count)
+        return factor if factor < 1 else None
+
+    def _factor_on_device(self, size: Tensor, allowed: float) -> Tensor:
+        for group in self.param_groups:
+            to_device(group, growth.OF_GROUP, size.device)
+        first, *others = self.param_groups
+        factor = growth.limit_(size, first["update_mean"], first["update_count"], allowed)
+        for group in others:
+            for name in growth.OF_GROUP:
+                group[name].copy_(first[name])
+        return factor
+
+
+def on_one_device(parameters: Sequence[Tensor]) -> bool:
+    """Tell whether numbers that are not read back are worth it: all is on one accelerator."""
+    devices = {p.device for p in parameters}
+    return all_plain(parameters) and len(devices) == 1 and devices.pop().type != "cpu"
