@@ -362,3 +362,20 @@ def test_a_field_of_relus_trains_where_momentum_alone_throws_it_away():
     limited, free = stack.errors()
     assert limited < start / 5
     assert math.isnan(free) or free > start
+
+
+def test_an_optimizer_pickled_before_there_was_a_limit_goes_on_without_one():
+    weight = torch.nn.Parameter(torch.tensor([1.0, 2.0]))
+    optimizer = ESGD([weight], lr=0.1, momentum=0.9)
+    state = copy.deepcopy(optimizer.__getstate__())
+    for held in (state["defaults"], *state["param_groups"]):
+        for name in ("growth_limit", "update_limit", "update_mean", "update_count"):
+            del held[name]
+    restored = ESGD.__new__(ESGD)
+    restored.__setstate__(state)
+    (own,) = restored.param_groups[0]["params"]
+    loss = own.square().sum()
+    restored.probe(loss)
+    loss.backward()
+    restored.step()
+    assert restored.param_groups[0]["growth_limit"] is None

@@ -172,6 +172,14 @@ def test_sentences_about_mnist(claim, finals, verdict):
     assert judged[claim].verdict == verdict
 
 
+def test_one_seed_is_not_judged_where_seeds_decide():
+    records = [r for r in [*_study(AS_SAID), *_study(AS_SAID, "curves-like")] if r["seed"] == 0]
+    judged = {j.claim: j for j in figure3_claims.claims(records)}
+    assert judged["S6"].verdict == judged["S24"].verdict == "not yet run"
+    assert "one seed" in judged["S6"].ours
+    assert judged["S9"].verdict == "holds"
+
+
 def test_s11_and_s24_need_both_tasks():
     mnist = _study(AS_SAID)
     assert not {"S11", "S24"} & {j.claim for j in figure3_claims.claims(mnist)}

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from equilibrate.study import checkpoint
 from equilibrate.study.conclude import conclude
 from equilibrate.study.files import StudyError
 from equilibrate.study.journal import read_records
@@ -51,6 +52,17 @@ def test_the_command_says_what_it_did_or_why_not(tmp_path):
     second = subprocess.run(command, capture_output=True, text=True, check=False)
     assert second.returncode == 1
     assert "nothing to conclude" in second.stderr
+
+
+def test_a_checkpoint_of_an_earlier_version_is_refused_and_kept(tmp_path):
+    stopped(tmp_path, 7, checkpoint_seconds=0.0)
+    (path,) = checkpoints(tmp_path)
+    state = checkpoint.load(path)
+    del state["records"]
+    checkpoint.save(path, state)
+    with pytest.raises(StudyError, match="earlier version"):
+        conclude(tmp_path)
+    assert checkpoints(tmp_path) == [path]
 
 
 def test_a_folder_without_a_study_is_refused_and_left_alone(tmp_path):

@@ -17,6 +17,9 @@ from equilibrate.optim.pending import Pending
 from equilibrate.optim.state import restore
 from equilibrate.optim.warn import warn_user
 
+# What an optimizer did before there were these.
+_BEFORE = {"update_limit": None, "growth_limit": None, "update_mean": 0.0, "update_count": 0}
+
 
 class Keeping(Optimizer):
     """An optimizer whose state keeps its own precision, and whose groups are checked."""
@@ -64,6 +67,7 @@ class Keeping(Optimizer):
         """Rebuild what is not saved, after unpickling, copying or loading."""
         super().__setstate__(state)
         self.__dict__.setdefault("_process_group", None)
+        self.defaults = _BEFORE | self.defaults  # of a whole optimizer pickled by an older version
         for group in self.param_groups:  # saved before a hyper-parameter was introduced
             for name in self.defaults.keys() - {"differentiable"}:  # torch's, for defaults alone
                 group.setdefault(name, self.defaults[name])

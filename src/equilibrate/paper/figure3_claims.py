@@ -79,7 +79,15 @@ def _outperforms(arms: Arms) -> Judgement:
     def better(error: Spread) -> bool:
         return all(ahead(error, rival) for rival in rivals)
 
-    return Judgement("S6", _for_both(arms, better), _all(arms), _evidence(arms), numbers_of(arms))
+    verdict, said = _with_seeds(arms, _for_both(arms, better), _all(arms))
+    return Judgement("S6", verdict, said, _evidence(arms), numbers_of(arms))
+
+
+def _with_seeds(arms: Arms, verdict: Verdict, said: str) -> tuple[Verdict, str]:
+    """Judge nothing that rests on the spread of seeds before there is more than one."""
+    if min(len(arm.seeds) for arm in arms.values()) > 1:
+        return verdict, said
+    return "not yet run", f"one seed so far, not judged: {said}"
 
 
 def _after_250(arms: Arms) -> Judgement:
@@ -149,17 +157,20 @@ def _abstract(mnist: Arms, curves: Arms) -> Judgement:
     """Judge S24; a median behind RMSProp's by less than the seeds differ is a correction."""
     said, level, better = [], True, True
     for name, arms in (("MNIST", mnist), ("CURVES-like", curves)):
-        ours, rmsprop = best_of(arms, ESGD)[1], arms["rmsprop"].error()
+        (best, ours), rmsprop = best_of(arms, ESGD), arms["rmsprop"].error()
         over_rmsprop = rmsprop.median / ours.median
         over_sgd = arms["sgd"].error().median / ours.median
         better &= over_rmsprop >= 1 and over_sgd >= CLEARLY
         level &= not ahead(rmsprop, ours) and over_sgd >= CLEARLY
-        said.append(f"{name}: RMSProp / ESGD {over_rmsprop:.2f}, SGD / ESGD {over_sgd:.2f}")
+        ratios = f"RMSProp / ESGD {over_rmsprop:.2f}, SGD / ESGD {over_sgd:.2f}"
+        said.append(f"{name}: {ratios} ({best.label})")
     verdict: Verdict = "holds" if better else "does not hold"
     if level and not better:
         verdict = "holds with a correction"
         said.append("Correction: level with RMSProp where the seeds overlap")
-    return Judgement("S24", verdict, "; ".join(said), _evidence(mnist | curves))
+    judged, text = _with_seeds({**mnist, "curves-like": curves["esgd"]}, verdict, "; ".join(said))
+    evidence = f"MNIST, {_evidence(mnist)}; CURVES-like, {_evidence(curves)}"
+    return Judgement("S24", judged, text, evidence)
 
 
 def _ranges(tasks: dict[str, Arms]) -> Judgement:

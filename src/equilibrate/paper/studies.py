@@ -76,10 +76,8 @@ def train(
 ) -> list[Data]:
     """Return the records of trials of one length, training those that are missing.
 
-    They are evaluated after every so many epochs, about a hundred times where None is given. A
-    search tells how far each of them trains; None trains all to the end. Where one trains at a
-    time, the optimizer itself moves it: for those without a stacked rule, and large networks on a
-    CPU.
+    They are evaluated `every` so many epochs; None is about a hundred times. A search tells how far
+    each trains; None trains all to the end. One at a time, the optimizer itself moves a trial.
     """
     if store.frozen:
         return recorded(store, name, trials)

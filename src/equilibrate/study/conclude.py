@@ -31,6 +31,8 @@ def conclude(folder: Path | str) -> list[Record]:
             state = checkpoint.load(path)
             if state is None:  # damaged: named and put aside
                 continue
+            if "records" not in state:
+                raise StudyError(f"{path}: of an earlier version, which cannot be concluded")
             left = [r for r in state["records"] if r["key"] not in journal.records]
             for record in left:
                 journal.append(record)
