@@ -20,16 +20,15 @@ from typing import Any
 
 import torch
 
+from benchmarks import one_stack
+from benchmarks.one_stack import precision_of
 from equilibrate.optim import ESGD
-from equilibrate.paper.studies import AT_ONCE
 from equilibrate.study.journal import read_records
 from equilibrate.study.methods import Method
 from equilibrate.study.outcome import final_error
 from equilibrate.study.problem import Problem
 from equilibrate.study.problems import BUILT_IN
-from equilibrate.study.stack import Stack
 from equilibrate.study.stacked_rules import complete
-from equilibrate.study.study import run_study
 from equilibrate.study.trial import Trial
 
 ESGD_METHOD = Method("esgd", ESGD, {})
@@ -65,32 +64,12 @@ def chosen(given: argparse.Namespace) -> dict:
 def train(problem: Problem, folder: Path, given: argparse.Namespace) -> None:
     """Train and record what is missing."""
     device, epochs = torch.device(given.device), given.epochs
-    precision = "tf32" if device.type == "cuda" else "float32"
     trials = [
         Trial(problem.name, problem.fingerprint, "esgd", own, seed, problem.batch_size, epochs,
-              precision)
+              precision_of(device))
         for seed in range(given.seeds) for own in settings(given.rates, **chosen(given))
     ]  # fmt: skip
-    shown = [0.0]
-
-    def report(moment) -> None:
-        if moment.done - shown[0] > moment.total / 50:
-            shown[0] = moment.done
-            print(f"{problem.name}: {moment.done / moment.total:.0%}", flush=True)
-
-    run_study(
-        problem,
-        trials,
-        folder,
-        make_trainer=lambda members: Stack(problem, ESGD_METHOD, members, device),
-        together=lambda members: [
-            members[k : k + AT_ONCE] for k in range(0, len(members), AT_ONCE)
-        ],
-        evaluate_every=epochs / 10,
-        report=report,
-        device=device,
-        mixed=True,
-    )
+    one_stack.train(problem, ESGD_METHOD, trials, folder, device, epochs / 10)
 
 
 def table(folder: Path, rates: Sequence[float], **asked: Any) -> list[str]:

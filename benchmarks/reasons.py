@@ -16,15 +16,14 @@ from typing import Any
 
 import torch
 
+from benchmarks import one_stack
+from benchmarks.one_stack import precision_of
 from equilibrate.paper.arms import ARMS
-from equilibrate.paper.studies import AT_ONCE
 from equilibrate.study.journal import Record, read_records
 from equilibrate.study.outcome import Spread
 from equilibrate.study.problem import Problem
 from equilibrate.study.problems import BUILT_IN
 from equilibrate.study.search import error_at
-from equilibrate.study.stack import Stack
-from equilibrate.study.study import run_study
 from equilibrate.study.trial import Trial
 
 LR = 0.03
@@ -68,27 +67,8 @@ def trials(problem: Problem, epochs: int, seeds: int, precision: str) -> list[Tr
 def train(problem: Problem, folder: Path, given: argparse.Namespace) -> None:
     """Train and record what is missing."""
     device = torch.device(given.device)
-    precision = "tf32" if device.type == "cuda" else "float32"
-    asked = trials(problem, given.epochs, given.seeds, precision)
-    shown = [0.0]
-
-    def report(moment: Any) -> None:
-        if moment.done - shown[0] > moment.total / 50:
-            shown[0] = moment.done
-            print(f"{problem.name}: {moment.done / moment.total:.0%}", flush=True)
-
-    run_study(
-        problem,
-        asked,
-        folder,
-        make_trainer=lambda members: Stack(problem, ARMS, members, device),
-        together=lambda members: [
-            members[k : k + AT_ONCE] for k in range(0, len(members), AT_ONCE)
-        ],
-        report=report,
-        device=device,
-        mixed=True,
-    )
+    asked = trials(problem, given.epochs, given.seeds, precision_of(device))
+    one_stack.train(problem, ARMS, asked, folder, device)
 
 
 def table(folder: Path) -> list[str]:

@@ -7,6 +7,7 @@ time on a machine is spent, say, this records every unfinished trial as "cut", w
 as it came. The checkpoints are then deleted.
 """
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -41,12 +42,20 @@ def conclude(folder: Path | str) -> list[Record]:
     return ended
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Conclude the study in the folder that is named on the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m equilibrate.study.conclude",
+        description="End a stopped study for good: record its unfinished trials as cut.",
+    )
+    parser.add_argument("folder", type=Path, help="of the study: the one that holds records.jsonl")
     try:
-        for record in conclude(sys.argv[1]):
-            last = record["curve"]["epoch"][-1]
-            print(
-                f"{record['method']} {record['key']}: cut at epoch {last:g} of {record['epochs']}"
-            )
+        for record in conclude(parser.parse_args().folder):
+            last, name = record["curve"]["epoch"][-1], f"{record['method']} {record['key']}"
+            print(f"{name}: cut at epoch {last:g} of {record['epochs']}")
     except StudyError as error:
         sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -65,7 +65,8 @@ def _add_terms(parser: argparse.ArgumentParser) -> None:
     add("--choose", choices=CHOICES,
         help="the learning rate with the least geometric mean of the errors over the instances, or "
         "with the least error on the worst of them (default: mean)")  # fmt: skip
-    add("--growth-limit", type=_growth, metavar="C", help="of ours, or none (default: as shipped)")
+    add("--growth-limit", type=_growth, metavar="C",
+        help="growth_limit of ESGD: a number above 1, or none (default: as shipped)")  # fmt: skip
     known = {field.name: field.default for field in fields(Terms) if field.name != "tasks"}
     parser.set_defaults(**known)
 
