@@ -15,6 +15,7 @@ from equilibrate import ESGD, JacobiSGD
 from equilibrate.curvature import draw_like
 from equilibrate.diagonals import equilibration, jacobi
 from equilibrate.kernels import capture
+from equilibrate.optim import growth
 from equilibrate.rules import fused, on_device
 from tests.optim.loops import train
 
@@ -158,3 +159,20 @@ def test_the_size_of_an_update_is_the_plain_size(dtype, limit, shift):
         for rule in (fused.triton_kernels(), on_device)
     )
     torch.testing.assert_close(found, plain, rtol=8 * torch.finfo(wide).eps, atol=0)
+
+
+def test_the_limit_on_growth_is_the_plain_limit():
+    """Along a course of sizes: a first step, growth, none, and what is not a number."""
+    kept = [
+        (torch.zeros((), dtype=torch.float64, device=DEVICE), torch.zeros((), device=DEVICE).long())
+        for _ in range(2)
+    ]
+    sizes = [1.0, 1e3, 0.5, 0.0, float("inf"), float("nan"), *[2.0] * 20, 1e9, 1e-9]
+    for size in sizes:
+        squares = size**2 * torch.rand(1500, dtype=torch.float64).to(DEVICE)
+        root = (squares.sum() / 5_000_000_019).sqrt()
+        plain = growth.limit_(root, *kept[0], 1.3)
+        numbers = {"growth": 1.3, **growth.NUMBERS}
+        found = fused.limit_(squares, 5_000_000_019, *kept[1], **numbers)
+        torch.testing.assert_close(found, plain, rtol=1e-13, atol=0)
+        torch.testing.assert_close(kept[1], kept[0], rtol=1e-13, atol=0)

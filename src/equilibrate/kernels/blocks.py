@@ -8,7 +8,8 @@ nothing is copied from the host, and inside a captured graph the addresses are p
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import or_
 from typing import Any
 
 import torch
@@ -80,8 +81,8 @@ def addresses(tensors: Sequence[Tensor]) -> tuple[Tensor, bool]:
 
     And whether every tensor begins at a multiple of 16 bytes: then loads may be that wide.
     """
-    numbers, device = tuple([t.data_ptr() for t in tensors]), tensors[0].device
-    aligned = not any(number % 16 for number in numbers)
+    numbers, device = tuple(map(Tensor.data_ptr, tensors)), tensors[0].device
+    aligned = not reduce(or_, numbers) % 16  # the host must not be what a small network waits for
     if capturing(device):  # the table must live, and be written, with the graph
         return _written(numbers, device), aligned
     return _remembered(numbers, device), aligned

@@ -26,7 +26,7 @@ def fold(
 ) -> tuple[Tensor, Tensor]:
     """Fold tensors of one device and dtype, laid out alike; return sums and counts by tensor."""
     device, kind = diagonals[0].device, TYPES[diagonals[0].dtype]
-    chart = plan(tuple(d.numel() for d in diagonals), device)
+    chart = plan(tuple(map(Tensor.numel, diagonals)), device)
     table, aligned = addresses([*diagonals, *contributions])
     sums = torch.empty(chart.blocks, dtype=torch.float64, device=device)
     counts = torch.empty(chart.blocks, dtype=torch.int64, device=device)

@@ -24,7 +24,7 @@ def squares(
 ) -> Tensor:
     """Return a sum for each of some tensors of one device and one set of dtypes, laid out alike."""
     device, count = gradients[0].device, len(gradients)
-    chart = plan(tuple(g.numel() for g in gradients), device)
+    chart = plan(tuple(map(Tensor.numel, gradients)), device)
     table, aligned = addresses([*gradients, *diagonals])
     parts = torch.empty(chart.blocks, dtype=torch.float64, device=device)
     _squares[(chart.blocks,)](

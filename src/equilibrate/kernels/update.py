@@ -11,9 +11,10 @@ import triton.language as tl
 from torch import Tensor
 
 from equilibrate.kernels.blocks import BLOCK, TYPES, addresses, at, plan
+from equilibrate.kernels.growth import limit_
 from equilibrate.kernels.squares import squares
 
-__all__ = ["squares", "step"]
+__all__ = ["limit_", "squares", "step"]
 
 _WARPS = 8
 
@@ -40,7 +41,7 @@ def step(
     """
     first = parameters[0]
     columns = [parameters, gradients, diagonals, *([] if buffers is None else [buffers])]
-    chart = plan(tuple(p.numel() for p in parameters), first.device)
+    chart = plan(tuple(map(Tensor.numel, parameters)), first.device)
     table, aligned = addresses([t for column in columns for t in column])
     _update[(chart.blocks,)](
         table,

@@ -99,17 +99,16 @@ def check_parameters(parameters: Iterable[Tensor]) -> None:
 
 def check_gradients(parameters: Iterable[Tensor]) -> None:
     """Raise RuntimeError for sparse gradients before anything is changed."""
-    check_layouts(p.grad for p in parameters if p.grad is not None)
+    check_layouts([p.grad for p in parameters if p.grad is not None])
 
 
 def check_layouts(tensors: Iterable[Tensor]) -> None:
     """Raise RuntimeError for sparse gradients, or products with them."""
-    for tensor in tensors:
-        if tensor.layout != torch.strided:
-            raise RuntimeError(
-                "ESGD and JacobiSGD do not take sparse gradients. Build the embedding with "
-                "sparse=False, or give its parameters to torch.optim.SparseAdam."
-            )
+    if {tensor.layout for tensor in tensors} - {torch.strided}:
+        raise RuntimeError(
+            "ESGD and JacobiSGD do not take sparse gradients. Build the embedding with "
+            "sparse=False, or give its parameters to torch.optim.SparseAdam."
+        )
 
 
 def check_observed(

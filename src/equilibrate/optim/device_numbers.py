@@ -15,31 +15,18 @@ from torch import Tensor
 
 from equilibrate.kernels.capture import capturing, number, numbers
 from equilibrate.optim import growth
+from equilibrate.optim.columns import FIRST_IN_CAPTURE, Held
 from equilibrate.optim.damping import noise_level
-from equilibrate.optim.state import State
 from equilibrate.rules.fused import in_one_order
 
 Group = dict[str, Any]
 
-OF_PARAMETER = {
-    "step": torch.float32,
-    "probes": torch.int64,
-    "weight": torch.float64,
-    "probed_at": torch.float32,
-    "scale": torch.float64,
-    "unseen": torch.int64,
-}
 OF_GROUP = {
     "probe_index": torch.int64,
     "dropped_probes": torch.int64,
     "mean_scale": torch.float64,
     **growth.OF_GROUP,
 }
-
-_FIRST_IN_CAPTURE = (
-    "A parameter is measured for the first time, or was just loaded, inside a captured graph. Make "
-    "a few ordinary iterations, a probing one among them, before capturing."
-)
 
 
 def to_device(held: dict[str, Any], names: Mapping[str, torch.dtype], device: Any) -> None:
@@ -48,7 +35,7 @@ def to_device(held: dict[str, Any], names: Mapping[str, torch.dtype], device: An
         value = held[name]
         if not isinstance(value, Tensor) or value.device != device or value.dtype != dtype:
             if capturing(device):
-                raise RuntimeError(_FIRST_IN_CAPTURE)
+                raise RuntimeError(FIRST_IN_CAPTURE)
             held[name] = torch.as_tensor(value, dtype=dtype).to(device, copy=True)
 
 
@@ -58,22 +45,10 @@ def to_host(held: dict[str, Any], names: Mapping[str, torch.dtype]) -> None:
         value = held[name]
         if isinstance(value, Tensor) and name != "step":
             if capturing(value.device):
-                raise RuntimeError(_FIRST_IN_CAPTURE)
+                raise RuntimeError(FIRST_IN_CAPTURE)
             held[name] = int(value) if name == "probed_at" else value.item()
     if "step" in names:
         held["step"] = held["step"].cpu()
-
-
-def column(states: Sequence[State], name: str) -> Tensor:
-    """Return one number of several states, side by side."""
-    return torch.stack([state[name] for state in states])
-
-
-def write(states: Sequence[State], **columns: Tensor) -> None:
-    """Put numbers back into the states they belong to."""
-    for name, values in columns.items():
-        kept = [state[name] for state in states]
-        torch._foreach_copy_(kept, list(values.to(kept[0].dtype).unbind()))
 
 
 def all_fine(tensors: Sequence[Tensor]) -> Tensor:
@@ -81,36 +56,35 @@ def all_fine(tensors: Sequence[Tensor]) -> Tensor:
     held = [t for t in tensors if t.numel()]
     if not held:
         return number(True, tensors[0].device, torch.bool)
-    sums = torch._foreach_norm(held, 1)
-    return torch.stack([s.double() for s in sums]).isfinite().all()
+    sums = list(torch._foreach_norm(held, 1))
+    if len({s.dtype for s in sums}) > 1:
+        sums = [s.double() for s in sums]
+    return torch.stack(sums).isfinite().all()
 
 
 def fold(
     kind: ModuleType,
-    contributions: Mapping[Tensor, Tensor],
-    states: Mapping[Tensor, State],
+    held: Held,
+    contributions: Sequence[Tensor],
     decay: float | None,
     fine: Tensor,
     kernel: Any = None,
 ) -> None:
     """Average one product into the diagonals of a group, where `fine`, and renew the numbers."""
-    found = [states[p] for p in contributions]
-    step, weight = column(found, "step"), column(found, "weight")
-    elapsed = (step - column(found, "probed_at")).double()
+    step, weight, before = held["step"], held["weight"], held["probed_at"]
+    elapsed = (step - before).double()
     kept = weight if decay is None else weight * decay**elapsed
     grown = kept + 1.0
-    diagonals = [state["diagonal"] for state in found]
-    products = [_like(c, d) for c, d in zip(contributions.values(), diagonals, strict=True)]
+    diagonals = [state["diagonal"] for state in held.states]
+    products = [_like(c, d) for c, d in zip(contributions, diagonals, strict=True)]
     run: Any = kernel or _fold_each
     totals, seen = run(kind, diagonals, products, *kind.shares(grown), fine)
-    sizes = numbers([d.numel() for d in diagonals], fine.device)
-    write(
-        found,
+    held.write(
         weight=torch.where(fine, grown, weight),
-        probes=column(found, "probes") + fine,
-        probed_at=torch.where(fine, step, column(found, "probed_at")),
+        probes=held["probes"] + fine,
+        probed_at=torch.where(fine, step, before),
         scale=totals / seen.clamp_min(1),
-        unseen=sizes - seen,
+        unseen=held.sizes - seen,
     )
 
 
@@ -138,12 +112,11 @@ def _fold_each(
     return torch.stack(totals), torch.stack([d.count_nonzero() for d in sizes])
 
 
-def mean_scale(states: Mapping[Tensor, State]) -> Tensor:
+def mean_scale(groups: Sequence[Held]) -> Tensor:
     """Return the mean diagonal over all elements whose curvature was ever seen; zero if none."""
-    found = list(states.values())
-    device = found[0]["scale"].device
-    seen = numbers([p.numel() for p in states], device) - column(found, "unseen")
-    return (column(found, "scale") * seen).sum() / seen.sum().clamp_min(1)
+    scale = torch.cat([held["scale"] for held in groups])
+    seen = torch.cat([held.sizes - held["unseen"] for held in groups])
+    return (scale * seen).sum() / seen.sum().clamp_min(1)
 
 
 class Damped:
@@ -152,26 +125,24 @@ class Damped:
     As `optim.damping`, with tensors: renewed in place by every fold, read by every step.
     """
 
-    def __init__(self, parameters: Sequence[Tensor], states: Mapping[Tensor, State]) -> None:
-        """Make room for the numbers of these parameters."""
-        device = parameters[0].device
+    def __init__(self, held: Held, asked: Any) -> None:
+        """Make room for the numbers of these parameters; `asked` is what it is made for."""
+        device = held.parameters[0].device
         if capturing(device):
-            raise RuntimeError(_FIRST_IN_CAPTURE)
-        self.asked: Any = None  # what it was made for
-        self.parameters = list(parameters)
-        levels = [noise_level(states[p]) for p in parameters]
+            raise RuntimeError(FIRST_IN_CAPTURE)
+        self.asked, self._held = asked, held
+        levels = [noise_level(state) for state in held.states]
         self._noise = numbers(levels, device)
         self.damping = torch.zeros(len(levels), dtype=torch.float64, device=device)
         self.fill = torch.zeros_like(self.damping)
 
-    def renew(self, group: Group, states: Mapping[Tensor, State]) -> None:
+    def renew(self, group: Group) -> None:
         """Compute the numbers from what was last folded."""
         if group["damping_kind"] == "absolute":
             self.damping.fill_(group["damping"])
             self.fill.zero_()
             return
-        found, share = [states[p] for p in self.parameters], group["damping"]
-        own, mean = column(found, "scale"), group["mean_scale"]
+        own, mean, share = self._held["scale"], group["mean_scale"], group["damping"]
         clear = own > self._noise * mean
         self.damping.copy_(torch.where(clear, share * own, share * mean + mean))
-        self.fill.copy_(torch.where(clear & (column(found, "unseen") > 0), own, 0.0))
+        self.fill.copy_(torch.where(clear & (self._held["unseen"] > 0), own, 0.0))

@@ -23,6 +23,7 @@ from torch import Tensor
 
 MEMORY = 0.998
 EARLY, MORE = 20, 1.5  # so many first steps may grow so many times more: the average is young
+NUMBERS: dict[str, Any] = {"memory": MEMORY, "early": EARLY, "more": MORE}
 
 OF_GROUP = {"update_mean": torch.float64, "update_count": torch.int64}
 """What is kept, in every group and equal in all: the average a and the count k."""

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from equilibrate.optim.arguments import check_group, check_loaded, check_parameters
+from equilibrate.optim.columns import Columns
 from equilibrate.optim.device_numbers import Damped
 from equilibrate.optim.pending import Pending
 from equilibrate.optim.state import restore
@@ -31,6 +32,7 @@ class Keeping(Optimizer):
     _losses: int  # probe calls since the last step
     _warmed: list[Tensor]  # parameters warmed up since the last step
     _settled: bool  # the numbers are on the device
+    _columns: dict[int, Columns]  # by group: the numbers of what was measured, where they are
     _damped: dict[int, Damped]  # by group: damping and fill on the device
     _damping_of: dict[int, Any]  # by group: damping and fill since the last fold, as numbers
     _told: int  # dropped products that were warned about
@@ -96,7 +98,7 @@ class Keeping(Optimizer):
         """Start without pending product: like a gradient it belongs to an iteration alone."""
         self._pending = Pending()
         self._measuring = False
-        self._settled, self._damped, self._told = False, {}, 0
+        self._settled, self._columns, self._damped, self._told = False, {}, {}, 0
         self._damping_of = {}
         self._losses, self._warmed, self._noted = 0, [], []
         self._warned: set[str] = set()

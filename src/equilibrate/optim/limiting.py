@@ -7,10 +7,12 @@ import torch
 from torch import Tensor
 
 from equilibrate.distributed import all_plain, over_shards
+from equilibrate.kernels import capture
 from equilibrate.optim import growth
 from equilibrate.optim.device_numbers import to_device
 from equilibrate.optim.evaluating import Evaluating
 from equilibrate.optim.movement import Movement
+from equilibrate.rules import fused
 
 
 class Limiting(Evaluating):
@@ -29,7 +31,7 @@ class Limiting(Evaluating):
         elements = max(1, sum(p.numel() for p in parameters))
         squares = [movement.squares() for movement in limited]
         if self._settled or on_one_device(parameters):
-            return self._factor_on_device((torch.cat(squares).sum() / elements).sqrt(), allowed)
+            return self._factor_on_device(torch.cat(squares), elements, allowed)
         mine = [number for each in squares for number in each.tolist()]
         size = math.sqrt(sum(over_shards(parameters, mine)[0]) / elements)
         return self._factor(size, allowed)
@@ -42,11 +44,15 @@ class Limiting(Evaluating):
             group.update(update_mean=mean, update_count=count)
         return factor if factor < 1 else None
 
-    def _factor_on_device(self, size: Tensor, allowed: float) -> Tensor:
+    def _factor_on_device(self, squares: Tensor, elements: int, allowed: float) -> Tensor:
         for group in self.param_groups:
-            to_device(group, growth.OF_GROUP, size.device)
+            to_device(group, growth.OF_GROUP, squares.device)
         first, *others = self.param_groups
-        factor = growth.limit_(size, first["update_mean"], first["update_count"], allowed)
+        kept = first["update_mean"], first["update_count"]
+        if first["fused"] and capture.runs_kernels(squares.device):
+            factor = fused.limit_(squares, elements, *kept, growth=allowed, **growth.NUMBERS)
+        else:
+            factor = growth.limit_((squares.sum() / elements).sqrt(), *kept, allowed)
         for group in others:
             for name in growth.OF_GROUP:
                 group[name].copy_(first[name])

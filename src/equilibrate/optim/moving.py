@@ -14,7 +14,7 @@ from equilibrate.optim.limiting import Limiting
 from equilibrate.optim.measuring import Group
 from equilibrate.optim.movement import Movement
 from equilibrate.optim.pending import Pending
-from equilibrate.optim.state import allocate, any_gradient, zeros_like
+from equilibrate.optim.state import State, allocate, any_gradient, zeros_like
 
 _NO_CURVATURE = (
     "No curvature has been measured yet, so there is nothing to divide the gradient by. Call "
@@ -140,9 +140,11 @@ class CurvatureOptimizer(Limiting):
                 "due."
             )
 
-    def _movable(self, group: Group) -> list[Tensor]:
+    def _movable(self, place: int, group: Group) -> list[Tensor]:
         """Return the parameters with a gradient and a diagonal; the others wait for their probe."""
         with_gradient = [p for p in group["params"] if p.grad is not None]
+        if place in self._columns and self._columns[place].are(with_gradient):
+            return with_gradient  # known at once: only what was measured has columns
         if self._ranks() is not None:
             self._note_absent(group)
             return [p for p in with_gradient if self._measured(p)]
@@ -167,16 +169,25 @@ class CurvatureOptimizer(Limiting):
 
     def _movement(self, place: int, group: Group) -> Movement | None:
         """Return what the update rule takes of one group; None where nothing moves."""
-        parameters = self._movable(group)
+        parameters = self._movable(place, group)
         if not parameters:
             return None
-        states = [self.state[p] for p in parameters]
-        torch._foreach_add_([state["step"] for state in states], 1)
+        states = self._step_counted(place, parameters)
         buffers = self._buffers(group, parameters)
         numbers = (self._numbers if self._settled else self._plain_numbers)(place, parameters)
         return Movement(
             group, self._kind, parameters, states, buffers, numbers, settled=self._settled
         )
+
+    def _step_counted(self, place: int, parameters: list[Tensor]) -> list[State]:
+        """Add one to the steps of some parameters and return their states."""
+        if self._settled:
+            held = self._held(place, parameters)
+            held.count_step()
+            return held.states
+        states = [self.state[p] for p in parameters]
+        torch._foreach_add_([state["step"] for state in states], 1)
+        return states
 
     def _plain_numbers(self, place: int, parameters: list[Tensor]) -> dict[str, Any]:
         """Return what an update rule takes besides the big tensors, as plain numbers."""

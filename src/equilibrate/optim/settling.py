@@ -4,7 +4,7 @@ The first measurement of a parameter is made with plain numbers; then they settl
 From there on a step, probing or not, waits for nothing, and may be captured in a CUDA graph.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -16,7 +16,8 @@ from equilibrate.kernels import capture
 from equilibrate.kernels.capture import capturing, number
 from equilibrate.optim import device_numbers, growth
 from equilibrate.optim.agreeing import Agreeing
-from equilibrate.optim.device_numbers import OF_GROUP, OF_PARAMETER, Damped, to_device, to_host
+from equilibrate.optim.columns import OF_PARAMETER, Columns, Held, Picked
+from equilibrate.optim.device_numbers import OF_GROUP, Damped, to_device, to_host
 from equilibrate.optim.warn import warn_user
 
 _DROPPED = (
@@ -77,12 +78,19 @@ class Settling(Agreeing):
             raise RuntimeError(_ONE_DEVICE.format("these parameters are sharded"))
         if len({p.device for p in parameters}) > 1:
             raise RuntimeError(_ONE_DEVICE.format("these parameters lie on several devices"))
-        for parameter in parameters:
-            if self._measured(parameter):
-                to_device(self.state[parameter], OF_PARAMETER, parameter.device)
+        measured = {i: self._measured_of(group) for i, group in enumerate(self.param_groups)}
+        self._columns = {i: Columns(own, self.state) for i, own in measured.items() if own}
         for group in self.param_groups:
             to_device(group, OF_GROUP, parameters[0].device)
         self._damped, self._settled = {}, True
+
+    def _measured_of(self, group: dict[str, Any]) -> list[Tensor]:
+        return [p for p in group["params"] if self._measured(p)]
+
+    def _held(self, place: int, parameters: Sequence[Tensor]) -> Held:
+        """Return the numbers of some measured parameters of a group, at once if they are all."""
+        columns = self._columns[place]
+        return columns if columns.are(parameters) else Picked(parameters, self.state)
 
     def _unsettle(self) -> None:
         """Turn them into plain numbers again: something is measured for the first time."""
@@ -91,39 +99,37 @@ class Settling(Agreeing):
                 to_host(self.state[parameter], OF_PARAMETER)
         for group in self.param_groups:
             to_host(group, OF_GROUP)
-        self._settled = False
+        self._settled, self._columns = False, {}
 
     def _fold_on_device(self, contributions: Mapping[Tensor, Tensor]) -> None:
         """Fold one vector's contributions where all are finite; count them as dropped elsewhere."""
         fine = device_numbers.all_fine(list(contributions.values()))
-        for group in self.param_groups:
+        for place, group in enumerate(self.param_groups):
             own = {p: contributions[p] for p in group["params"] if p in contributions}
             at_once = group["fused"] and capture.runs_kernels(fine.device)
             kernel = fused_fold.fold if at_once else None
             if own:
-                device_numbers.fold(self._kind, own, self.state, group["decay"], fine, kernel)
+                held, products = self._held(place, list(own)), list(own.values())
+                device_numbers.fold(self._kind, held, products, group["decay"], fine, kernel)
             group["probe_index"].add_(1)
             group["dropped_probes"].add_(~fine)
         self._renew_on_device()
 
     def _renew_on_device(self) -> None:
         """Renew what depends on all diagonals: their mean, and with it the damping."""
-        states = {p: self.state[p] for p in self._all() if self._measured(p)}
-        mean = device_numbers.mean_scale(states)
+        mean = device_numbers.mean_scale(list(self._columns.values()))
         for group in self.param_groups:
             group["mean_scale"].copy_(mean)
         for i, damped in self._damped.items():
-            damped.renew(self.param_groups[i], self.state)
+            damped.renew(self.param_groups[i])
 
     def _damping_on_device(self, place: int, parameters: list[Tensor]) -> Damped:
         """Return damping and fill of a group's tensors; made anew where the group has changed."""
         group = self.param_groups[place]
         asked = (group["damping"], group["damping_kind"], list(map(id, parameters)))
         if place not in self._damped or self._damped[place].asked != asked:
-            made = Damped(parameters, self.state)
-            made.asked = asked
-            made.renew(group, self.state)
-            self._damped[place] = made
+            self._damped[place] = Damped(self._held(place, parameters), asked)
+            self._damped[place].renew(group)
         return self._damped[place]
 
     def _numbers(self, place: int, parameters: list[Tensor]) -> dict[str, Any]:

@@ -65,6 +65,12 @@ def squares(
     update_limit: float | None = None,
 ) -> Tensor:
     """Return the sum of u^2 over every tensor, as `on_device.squares` does, in one pass."""
+    on_gpu = bool(gradients) and capture.runs_kernels(gradients[0].device)
+    if on_gpu and _alike(gradients, diagonals):
+        at_once: Tensor = triton_kernels().squares(
+            gradients, diagonals, damping=damping, fill=fill, update_limit=update_limit
+        )
+        return at_once
     found = list(torch.zeros_like(damping).unbind())
     for way, places in _sorted(gradients, diagonals):
         sums: Tensor = _rule(way, "squares")(
@@ -81,16 +87,23 @@ def squares(
     return torch.stack(found)
 
 
+def limit_(squares: Tensor, elements: int, mean: Tensor, count: Tensor, **numbers: Any) -> Tensor:
+    """Return what multiplies the update, as `optim.growth.limit_`, in one launch."""
+    factor: Tensor = triton_kernels().limit_(squares, elements, mean, count, **numbers)
+    return factor
+
+
 def _alike(parameters: Sequence[Tensor], *columns: Sequence[Tensor] | None) -> bool:
     """Tell whether one launch moves them all: contiguous, none empty, a dtype for each column.
 
     The usual case, told at little cost: on a small network the host is what a step waits for.
     """
     for column in (parameters, *columns):
-        kind = column[0].dtype if column else None
-        if column and not all(t.is_contiguous() and t.dtype is kind for t in column):
+        if column and not all(map(Tensor.is_contiguous, column)):
             return False
-    return all(p.numel() for p in parameters)
+        if column and len({t.dtype for t in column}) > 1:
+            return False
+    return all(map(Tensor.numel, parameters))
 
 
 def _take(column: Sequence[Tensor], places: Sequence[int]) -> list[Tensor]:
