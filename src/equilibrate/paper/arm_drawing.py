@@ -63,18 +63,34 @@ def microseconds(arm: Arm, seconds: Mapping[str, float]) -> str:
 
 
 def _curve(panel: Any, arm: Arm, scale: float, colour: str) -> None:
-    """Draw one arm; a band only where all seeds have the same points."""
-    longest = arm.longest["curve"]
-    panel.plot([scale * e for e in longest["epoch"]], longest["error"], color=colour, lw=0.8)
+    """Draw the median over an arm's seeds with a band, then what one seed alone did after them."""
     curves = [record["curve"] for record in arm.seeds]
-    length = min(len(curve["epoch"]) for curve in curves)
-    where = [scale * epoch for epoch in curves[0]["epoch"][:length]]
-    points = list(zip(*(curve["error"][:length] for curve in curves), strict=True))
+    epochs, points = together(curves)
+    where = [scale * epoch for epoch in epochs]
     middle = [sorted(point)[len(point) // 2] for point in points]
     panel.plot(where, middle, color=colour, lw=1.6, label=arm.label)
     if len(curves) > 1:
         low, high = [min(point) for point in points], [max(point) for point in points]
         panel.fill_between(where, low, high, color=colour, alpha=0.2, lw=0)
+    longest = arm.longest["curve"]
+    rest = [i for i, epoch in enumerate(longest["epoch"]) if not epochs or epoch >= epochs[-1]]
+    later = [scale * longest["epoch"][i] for i in rest]
+    panel.plot(later, [longest["error"][i] for i in rest], color=colour, lw=0.8)
+
+
+def together(curves: Sequence[Mapping[str, Any]]) -> tuple[list[float], list[tuple[float, ...]]]:
+    """Return the epochs at which all curves were evaluated, and the errors of all at each.
+
+    Curves need not have been evaluated equally often: a long run is at fewer points.
+
+    Example:
+        >>> often = {"epoch": [0, 10, 20, 30], "error": [9.0, 5.0, 3.0, 2.0]}
+        >>> together([often, {"epoch": [0, 20, 40], "error": [8.0, 4.0, 1.0]}])
+        ([0, 20], [(9.0, 8.0), (3.0, 4.0)])
+    """
+    errors = [dict(zip(curve["epoch"], curve["error"], strict=True)) for curve in curves]
+    epochs = [epoch for epoch in errors[0] if all(epoch in own for own in errors)]
+    return epochs, [tuple(own[epoch] for own in errors) for epoch in epochs]
 
 
 def _say(panel: Any, text: str) -> None:

@@ -42,9 +42,9 @@ def describe(records: Records, timings: dict[str, dict[str, float]]) -> Descript
         tables.append(Table(TITLES[column.task], header, rows))
     caption = (
         "Learning curves of deep auto-encoders, the best trial of each method's random search: "
-        "median over seeds, band from the best to the worst seed, thin lines the longest runs "
-        "(one seed). Squared error over the whole "
-        "training set, batch 200, no momentum, no regularisation, sigmoid code layer."
+        "median over seeds, band from the best to the worst seed, thin lines what one seed alone "
+        "did after that. Squared error over the whole training set, batch 200, no momentum, no "
+        "regularisation, sigmoid code layer."
     )
     notes = (
         "CURVES-like images are generated to match four statistics of CURVES; their errors must "

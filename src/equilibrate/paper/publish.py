@@ -6,11 +6,11 @@ OUT is the folder of a finished `equilibrate paper`. `equilibrate paper --out RE
 everything from the packed records.
 """
 
+import argparse
 import gzip
 import json
 import math
 import shutil
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -118,5 +118,14 @@ def records_in(records: Path) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
+def main() -> None:
+    """Read the two folders from the command line."""
+    parser = argparse.ArgumentParser(description="Put a run's figures and records into a folder.")
+    parser.add_argument("run", type=Path, help="the folder `equilibrate paper --out` filled")
+    parser.add_argument("results", type=Path, help="the folder to publish in")
+    given = parser.parse_args()
+    publish(given.run, given.results)
+
+
 if __name__ == "__main__":
-    publish(Path(sys.argv[1]), Path(sys.argv[2]))
+    main()
