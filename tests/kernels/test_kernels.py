@@ -176,3 +176,38 @@ def test_the_limit_on_growth_is_the_plain_limit():
         found = fused.limit_(squares, 5_000_000_019, *kept[1], **numbers)
         torch.testing.assert_close(found, plain, rtol=1e-13, atol=0)
         torch.testing.assert_close(kept[1], kept[0], rtol=1e-13, atol=0)
+
+
+def _step(optimizer, seed):
+    torch.manual_seed(seed)
+    for p in optimizer.param_groups[0]["params"]:
+        p.grad = _random(p.shape)
+    optimizer.param_groups[0]["steps_since_probe"] = -100
+    optimizer.step()
+
+
+CHANGES = {
+    "a parameter is given other data": lambda p, state: setattr(p, "data", p.data.clone() + 1),
+    "a parameter is turned around": lambda p, state: setattr(p, "data", p.data.t()),
+    "a diagonal is another tensor": lambda p, state: state.update(diagonal=state["diagonal"] * 2),
+    "a diagonal lies elsewhere": lambda p, state: state["diagonal"].set_(state["diagonal"] * 2),
+    "momentum starts again": lambda p, state: state.pop("momentum_buffer"),
+}
+
+
+@pytest.mark.parametrize("change", list(CHANGES.values()), ids=list(CHANGES))
+def test_what_is_remembered_of_tensors_is_forgotten_when_they_change(change, monkeypatch):
+    monkeypatch.setattr(capture, "runs_kernels", lambda device: True)
+    ends = []
+    for options in ({}, {"fused": True}):
+        torch.manual_seed(0)
+        parameters = [nn.Parameter(_random(shape)) for shape in [(4, 4), (3,), (4, 4)]]
+        optimizer = ESGD(parameters, lr=0.1, momentum=0.9, **options)
+        vectors = [_random(p.shape) for p in parameters]
+        optimizer.observe(vectors, [v.abs() + 1 for v in vectors])
+        for seed in range(3):
+            _step(optimizer, seed)
+        change(parameters[2], optimizer.state[parameters[2]])
+        _step(optimizer, 3)
+        ends.append([p.detach().clone() for p in parameters])
+    torch.testing.assert_close(*ends, rtol=1e-5, atol=1e-6)

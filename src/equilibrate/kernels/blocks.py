@@ -81,8 +81,12 @@ def addresses(tensors: Sequence[Tensor]) -> tuple[Tensor, bool]:
 
     And whether every tensor begins at a multiple of 16 bytes: then loads may be that wide.
     """
-    numbers, device = tuple(map(Tensor.data_ptr, tensors)), tensors[0].device
-    aligned = not reduce(or_, numbers) % 16  # the host must not be what a small network waits for
+    return table(tuple(map(Tensor.data_ptr, tensors)), tensors[0].device)
+
+
+def table(numbers: tuple[int, ...], device: torch.device) -> tuple[Tensor, bool]:
+    """Return the same of addresses that are known."""
+    aligned = not reduce(or_, numbers) % 16
     if capturing(device):  # the table must live, and be written, with the graph
         return _written(numbers, device), aligned
     return _remembered(numbers, device), aligned

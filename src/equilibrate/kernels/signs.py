@@ -6,6 +6,7 @@ probe number are read from the device, so that a captured graph draws a new vect
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 import torch
 import triton
@@ -17,17 +18,25 @@ from equilibrate.kernels.blocks import BLOCK, TYPES, Plan, keep, plan
 _PER_WORD = 64
 
 
+class _Layout(NamedTuple):
+    plan: Plan
+    starts: tuple[int, ...]  # where each part begins in the whole, and where that ends
+    strides: tuple[tuple[int, ...], ...]
+    places: Tensor  # the starts on the device
+    keys: Tensor  # the parameters' numbers on the device
+
+
 @lru_cache(maxsize=64)
 def _layout(
-    sizes: tuple[int, ...], numbers: tuple[int, ...], device: torch.device
-) -> tuple[Plan, tuple[int, ...], Tensor, Tensor]:
-    """Return the plan, where each part begins in the whole, the same on the device, the numbers."""
-    chart = plan(sizes, device)
+    shapes: tuple[torch.Size, ...], numbers: tuple[int, ...], device: torch.device
+) -> _Layout:
+    sizes = tuple(shape.numel() for shape in shapes)
     starts = [0]
     for size in sizes:
         starts.append(starts[-1] + -(-size // _PER_WORD) * _PER_WORD)
+    strides = tuple(torch.empty(shape, device="meta").stride() for shape in shapes)
     places, keys = torch.tensor(starts).to(device), torch.tensor(numbers).to(device)
-    return chart, tuple(starts), places, keys
+    return _Layout(plan(sizes, device), tuple(starts), strides, places, keys)
 
 
 def draw(
@@ -38,26 +47,23 @@ def draw(
     Each part has its parameter's shape and is contiguous, as `curvature.draw_like` makes it.
     """
     first = likes[0]
-    sizes = tuple(like.numel() for like in likes)
-    made = keep(_layout(sizes, tuple(numbers), first.device), first.device)
-    chart, starts, places, keys = made
-    whole = torch.empty(starts[-1], dtype=first.dtype, device=first.device)
-    _signs[(chart.blocks,)](
+    shapes = tuple([like.shape for like in likes])
+    made: _Layout = keep(_layout(shapes, tuple(numbers), first.device), first.device)
+    whole = torch.empty(made.starts[-1], dtype=first.dtype, device=first.device)
+    _signs[(made.plan.blocks,)](
         whole,
-        chart.owner,
-        chart.place,
-        places,
-        keys,
+        made.plan.owner,
+        made.plan.place,
+        made.places,
+        made.keys,
         seed,
         probe,
         TYPE=TYPES[first.dtype],
         WORDS=BLOCK // _PER_WORD,
         num_warps=4,
     )
-    return [
-        whole[start : start + size].view(like.shape)
-        for start, size, like in zip(starts, sizes, likes, strict=False)
-    ]
+    parts = zip(shapes, made.strides, made.starts, strict=False)
+    return [whole.as_strided(shape, stride, start) for shape, stride, start in parts]
 
 
 @triton.jit

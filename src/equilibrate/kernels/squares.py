@@ -11,7 +11,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from equilibrate.kernels.blocks import BLOCK, TYPES, addresses, at, plan
+from equilibrate.kernels.blocks import BLOCK, TYPES, addresses, at, plan, table
+from equilibrate.kernels.fixed import Fixed
 
 
 def squares(
@@ -21,26 +22,29 @@ def squares(
     damping: Tensor,
     fill: Tensor,
     update_limit: float | None = None,
+    fixed: Fixed | None = None,
 ) -> Tensor:
     """Return a sum for each of some tensors of one device and one set of dtypes, laid out alike."""
     device, count = gradients[0].device, len(gradients)
-    chart = plan(tuple(map(Tensor.numel, gradients)), device)
-    table, aligned = addresses([*gradients, *diagonals])
+    known = fixed or Fixed([diagonals])
+    chart = plan(known.sizes, device)
+    places, aligned = table(known.addresses, device)
+    new, also_aligned = addresses(gradients)
     parts = torch.empty(chart.blocks, dtype=torch.float64, device=device)
     _squares[(chart.blocks,)](
-        table,
+        places,
+        new,
         chart.owner,
         chart.place,
         chart.size,
         damping,
         fill,
         parts,
-        count,
         update_limit or 0.0,
         GRADIENT=TYPES[gradients[0].dtype],
-        WIDE=TYPES[diagonals[0].dtype],
+        WIDE=TYPES[known.kinds[0]],
         LIMITED=update_limit is not None,
-        ALIGNED=aligned,
+        ALIGNED=aligned and also_aligned,
         BLOCK=BLOCK,
         num_warps=8,
     )
@@ -51,7 +55,7 @@ def squares(
 
 @triton.jit
 def _squares(
-    table, owner, place, sizes, damping, fill, parts, count, limit,
+    places, gradients, owner, place, sizes, damping, fill, parts, limit,
     GRADIENT: tl.constexpr, WIDE: tl.constexpr, LIMITED: tl.constexpr, ALIGNED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -60,8 +64,8 @@ def _squares(
     start = tl.load(place + program) * BLOCK
     offsets = tl.arange(0, BLOCK)
     mask = offsets < tl.load(sizes + tensor) - start
-    gradient = at(table + tensor, GRADIENT, ALIGNED) + start
-    diagonal = at(table + count + tensor, WIDE, ALIGNED) + start
+    gradient = at(gradients + tensor, GRADIENT, ALIGNED) + start
+    diagonal = at(places + tensor, WIDE, ALIGNED) + start
     extra = tl.load(damping + tensor).to(WIDE)
     unseen = tl.load(fill + tensor).to(WIDE) + extra
     unseen = tl.where(unseen > 0, unseen, float("inf"))

@@ -10,7 +10,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from equilibrate.kernels.blocks import BLOCK, TYPES, addresses, at, plan
+from equilibrate.kernels.blocks import BLOCK, TYPES, addresses, at, plan, table
+from equilibrate.kernels.fixed import Fixed
 from equilibrate.kernels.growth import limit_
 from equilibrate.kernels.squares import squares
 
@@ -34,17 +35,21 @@ def step(
     maximize: bool,
     update_limit: float | None = None,
     scale: Tensor | None = None,
+    fixed: Fixed | None = None,
 ) -> None:
     """Move tensors of one device and one set of dtypes, each dense and laid out as its others are.
 
     `damping` and `fill` hold a number for each tensor, the other tensors one, in any precision.
+    `fixed` is what is already known of parameters, diagonals and buffers.
     """
-    first = parameters[0]
-    columns = [parameters, gradients, diagonals, *([] if buffers is None else [buffers])]
-    chart = plan(tuple(map(Tensor.numel, parameters)), first.device)
-    table, aligned = addresses([t for column in columns for t in column])
+    device, others = parameters[0].device, [] if buffers is None else [buffers]
+    known = fixed or Fixed([parameters, diagonals, *others])
+    chart = plan(known.sizes, device)
+    places, aligned = table(known.addresses, device)
+    new, also_aligned = addresses(gradients)
     _update[(chart.blocks,)](
-        table,
+        places,
+        new,
         chart.owner,
         chart.place,
         chart.size,
@@ -56,16 +61,16 @@ def step(
         lr if scale is None else scale,
         len(parameters),
         update_limit or 0.0,
-        PARAMETER=TYPES[first.dtype],
+        PARAMETER=TYPES[known.kinds[0]],
         GRADIENT=TYPES[gradients[0].dtype],
-        WIDE=TYPES[diagonals[0].dtype],
+        WIDE=TYPES[known.kinds[1]],
         MOMENTUM=buffers is not None,
         NESTEROV=nesterov,
         SHRINKS=weight_decay is not None,
         MAXIMIZE=maximize,
         LIMITED=update_limit is not None,
         SCALED=scale is not None,
-        ALIGNED=aligned,
+        ALIGNED=aligned and also_aligned,
         BLOCK=BLOCK,
         num_warps=_WARPS,
     )
@@ -73,20 +78,20 @@ def step(
 
 @triton.jit
 def _update(
-    table, owner, place, sizes, damping, fill, lr, momentum, weight_decay, scale, count, limit,
-    PARAMETER: tl.constexpr, GRADIENT: tl.constexpr, WIDE: tl.constexpr, MOMENTUM: tl.constexpr,
-    NESTEROV: tl.constexpr, SHRINKS: tl.constexpr, MAXIMIZE: tl.constexpr, LIMITED: tl.constexpr,
-    SCALED: tl.constexpr, ALIGNED: tl.constexpr, BLOCK: tl.constexpr,
+    places, gradients, owner, place, sizes, damping, fill, lr, momentum, weight_decay, scale, count,
+    limit, PARAMETER: tl.constexpr, GRADIENT: tl.constexpr, WIDE: tl.constexpr,
+    MOMENTUM: tl.constexpr, NESTEROV: tl.constexpr, SHRINKS: tl.constexpr, MAXIMIZE: tl.constexpr,
+    LIMITED: tl.constexpr, SCALED: tl.constexpr, ALIGNED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     program = tl.program_id(0)
     tensor = tl.load(owner + program)
     start = tl.load(place + program) * BLOCK
     left = tl.load(sizes + tensor) - start
-    row = table + tensor
+    row = places + tensor
     parameter = at(row, PARAMETER, ALIGNED) + start
-    gradient = at(row + count, GRADIENT, ALIGNED) + start
-    diagonal = at(row + 2 * count, WIDE, ALIGNED) + start
-    buffer = at(row + (3 * count if MOMENTUM else 0), WIDE, ALIGNED) + start
+    gradient = at(gradients + tensor, GRADIENT, ALIGNED) + start
+    diagonal = at(row + count, WIDE, ALIGNED) + start
+    buffer = at(row + (2 * count if MOMENTUM else 0), WIDE, ALIGNED) + start
     extra = tl.load(damping + tensor).to(WIDE)
     unseen = tl.load(fill + tensor).to(WIDE) + extra
     unseen = tl.where(unseen > 0, unseen, float("inf"))

@@ -97,9 +97,9 @@ def check_parameters(parameters: Iterable[Tensor]) -> None:
             )
 
 
-def check_gradients(parameters: Iterable[Tensor]) -> None:
-    """Raise RuntimeError for sparse gradients before anything is changed."""
-    check_layouts([p.grad for p in parameters if p.grad is not None])
+def check_gradients(parameters: Iterable[Any]) -> None:
+    """Raise RuntimeError for sparse gradients before anything is changed; all have one."""
+    check_layouts([p.grad for p in parameters])
 
 
 def check_layouts(tensors: Iterable[Tensor]) -> None:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from equilibrate.kernels.capture import capturing, numbers
+from equilibrate.kernels.fixed import Memory, same
 from equilibrate.optim.state import State
 
 OF_PARAMETER = {
@@ -34,6 +35,7 @@ class Held(Protocol):
     parameters: list[Tensor]
     states: list[State]
     sizes: Tensor
+    memory: Memory  # of a rule that moves them
 
     def __getitem__(self, name: str) -> Tensor:
         """Return one number of every parameter; do not change it."""
@@ -59,6 +61,7 @@ class Columns:
         self.parameters = list(parameters)
         self.states = [states[p] for p in parameters]
         self.sizes = torch.tensor([p.numel() for p in parameters]).to(device)
+        self.memory = Memory()
         self._numbers = {
             name: _on_device([state[name] for state in self.states], dtype, device)
             for name, dtype in OF_PARAMETER.items()
@@ -69,7 +72,7 @@ class Columns:
 
     def are(self, parameters: Sequence[Tensor]) -> bool:
         """Tell whether these are the parameters, all of them and in this order."""
-        return list(map(id, parameters)) == list(map(id, self.parameters))
+        return same(parameters, self.parameters)
 
     def __getitem__(self, name: str) -> Tensor:
         """Return one number of every parameter; do not change it."""
@@ -93,6 +96,7 @@ class Picked:
         self.parameters = list(parameters)
         self.states = [states[p] for p in parameters]
         self.sizes = numbers([p.numel() for p in parameters], parameters[0].device).long()
+        self.memory = Memory()
 
     def __getitem__(self, name: str) -> Tensor:
         """Return a copy of one number of every parameter."""

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from equilibrate.kernels.capture import capturing, number, numbers
+from equilibrate.kernels.fixed import same
 from equilibrate.optim import growth
 from equilibrate.optim.columns import FIRST_IN_CAPTURE, Held
 from equilibrate.optim.damping import noise_level
@@ -125,16 +126,20 @@ class Damped:
     As `optim.damping`, with tensors: renewed in place by every fold, read by every step.
     """
 
-    def __init__(self, held: Held, asked: Any) -> None:
-        """Make room for the numbers of these parameters; `asked` is what it is made for."""
+    def __init__(self, held: Held, asked: tuple[float, str]) -> None:
+        """Make room for the numbers of these parameters; `asked` are damping and its kind."""
         device = held.parameters[0].device
         if capturing(device):
             raise RuntimeError(FIRST_IN_CAPTURE)
-        self.asked, self._held = asked, held
+        self._asked, self._held = asked, held
         levels = [noise_level(state) for state in held.states]
         self._noise = numbers(levels, device)
         self.damping = torch.zeros(len(levels), dtype=torch.float64, device=device)
         self.fill = torch.zeros_like(self.damping)
+
+    def is_for(self, held: Held, asked: tuple[float, str]) -> bool:
+        """Tell whether it was made for these parameters and this damping."""
+        return self._asked == asked and same(held.parameters, self._held.parameters)
 
     def renew(self, group: Group) -> None:
         """Compute the numbers from what was last folded."""

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from equilibrate.distributed import all_plain, cut_like, local
+from equilibrate.kernels.fixed import Memory
 from equilibrate.rules import foreach, fused, on_device, reference
 
 _SWITCHES = ("nesterov", "maximize", "update_limit")
@@ -24,7 +25,7 @@ class Movement:
         states: theirs.
         buffers: of momentum, if there is any.
         numbers: learning rate, damping and the like, as the rule wants them.
-        settled: whether they are on the device.
+        memory: of a rule, where the numbers are on the device; else they are plain.
     """
 
     group: Mapping[str, Any]
@@ -33,12 +34,13 @@ class Movement:
     states: list[dict[str, Any]]
     buffers: list[Tensor] | None
     numbers: dict[str, Any]
-    settled: bool
+    memory: Memory | None = None
 
     def __post_init__(self) -> None:
         """Take this rank's part of every tensor."""
         self._own = self.parameters
-        self._gradients: list[Tensor] = [p.grad for p in self.parameters if p.grad is not None]
+        # All have one, and asking each of many twice takes a while.
+        self._gradients: list[Tensor] = [p.grad for p in self.parameters]  # type: ignore[misc]
         self._stored: list[Tensor] = [state["diagonal"] for state in self.states]
         if not all_plain(self.parameters):
             pairs = zip(self._gradients, self.parameters, strict=True)
@@ -48,23 +50,28 @@ class Movement:
 
     @property
     def _rule(self) -> ModuleType:
-        if self.settled:
+        if self.memory is not None:
             return fused if self.group["fused"] else on_device
         return reference if self.group["foreach"] is False else foreach
 
     def _diagonals(self) -> list[Tensor]:
         """Return D as the rule wants it: the magnitude is not kept, it may be a copy."""
-        return self._stored if self.settled else list(map(self.kind.magnitude, self._stored))
+        if self.memory is not None:
+            return self._stored
+        return list(map(self.kind.magnitude, self._stored))
+
+    def _remembering(self) -> dict[str, Any]:
+        return {"memory": self.memory} if self._rule is fused else {}
 
     def move(self, scale: float | Tensor | None) -> None:
         """Move the parameters by an update multiplied by `scale`; None stands for one."""
-        switches = {name: self.group[name] for name in _SWITCHES}
+        switches = {name: self.group[name] for name in _SWITCHES} | self._remembering()
         columns = self._own, self._gradients, self._diagonals(), self.buffers
         self._rule.step(*columns, **self.numbers, **switches, scale=scale)
 
     def squares(self) -> Tensor:
         """Return the sum of u^2 over this rank's part of every tensor."""
-        numbers = {name: self.numbers[name] for name in ("damping", "fill")}
+        numbers = {name: self.numbers[name] for name in ("damping", "fill")} | self._remembering()
         limit = self.group["update_limit"]
         found: Tensor = self._rule.squares(
             self._gradients, self._diagonals(), **numbers, update_limit=limit

@@ -172,22 +172,16 @@ class CurvatureOptimizer(Limiting):
         parameters = self._movable(place, group)
         if not parameters:
             return None
-        states = self._step_counted(place, parameters)
-        buffers = self._buffers(group, parameters)
-        numbers = (self._numbers if self._settled else self._plain_numbers)(place, parameters)
-        return Movement(
-            group, self._kind, parameters, states, buffers, numbers, settled=self._settled
-        )
-
-    def _step_counted(self, place: int, parameters: list[Tensor]) -> list[State]:
-        """Add one to the steps of some parameters and return their states."""
-        if self._settled:
-            held = self._held(place, parameters)
-            held.count_step()
-            return held.states
-        states = [self.state[p] for p in parameters]
-        torch._foreach_add_([state["step"] for state in states], 1)
-        return states
+        held = self._held(place, parameters) if self._settled else None
+        states = [self.state[p] for p in parameters] if held is None else held.states
+        buffers = self._buffers(group, parameters, states)
+        if held is None:
+            torch._foreach_add_([state["step"] for state in states], 1)
+            plain = self._plain_numbers(place, parameters)
+            return Movement(group, self._kind, parameters, states, buffers, plain)
+        held.count_step()
+        numbers = self._numbers(place, held)
+        return Movement(group, self._kind, parameters, states, buffers, numbers, held.memory)
 
     def _plain_numbers(self, place: int, parameters: list[Tensor]) -> dict[str, Any]:
         """Return what an update rule takes besides the big tensors, as plain numbers."""
@@ -204,14 +198,16 @@ class CurvatureOptimizer(Limiting):
             "weight_decay": group["weight_decay"],
         }
 
-    def _buffers(self, group: Group, parameters: list[Tensor]) -> list[Tensor] | None:
+    def _buffers(
+        self, group: Group, parameters: list[Tensor], states: list[State]
+    ) -> list[Tensor] | None:
         """Return the momentum buffers, new ones where momentum was switched on later."""
         if not group["momentum"]:
             return None
-        for parameter in parameters:
-            if "momentum_buffer" not in self.state[parameter]:
-                self.state[parameter]["momentum_buffer"] = zeros_like(parameter)
-        return [self.state[p]["momentum_buffer"] for p in parameters]
+        for parameter, state in zip(parameters, states, strict=True):
+            if "momentum_buffer" not in state:
+                state["momentum_buffer"] = zeros_like(parameter)
+        return [state["momentum_buffer"] for state in states]
 
     def _damping(self, group: Group, parameters: list[Tensor]) -> tuple[list[float], list[float]]:
         """Return damping and fill of each tensor; warn once where there is nothing to divide by."""

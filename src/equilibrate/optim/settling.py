@@ -123,19 +123,19 @@ class Settling(Agreeing):
         for i, damped in self._damped.items():
             damped.renew(self.param_groups[i])
 
-    def _damping_on_device(self, place: int, parameters: list[Tensor]) -> Damped:
+    def _damping_on_device(self, place: int, held: Held) -> Damped:
         """Return damping and fill of a group's tensors; made anew where the group has changed."""
         group = self.param_groups[place]
-        asked = (group["damping"], group["damping_kind"], list(map(id, parameters)))
-        if place not in self._damped or self._damped[place].asked != asked:
-            self._damped[place] = Damped(self._held(place, parameters), asked)
+        asked = (group["damping"], group["damping_kind"])
+        if place not in self._damped or not self._damped[place].is_for(held, asked):
+            self._damped[place] = Damped(held, asked)
             self._damped[place].renew(group)
         return self._damped[place]
 
-    def _numbers(self, place: int, parameters: list[Tensor]) -> dict[str, Any]:
+    def _numbers(self, place: int, held: Held) -> dict[str, Any]:
         """Return what an update rule takes besides the big tensors, all on the device."""
-        group, device = self.param_groups[place], parameters[0].device
-        damped, lr = self._damping_on_device(place, parameters), group["lr"]
+        group, device = self.param_groups[place], held.parameters[0].device
+        damped, lr = self._damping_on_device(place, held), group["lr"]
         there = isinstance(lr, Tensor) and lr.device == device
         momentum, shrinks = group["momentum"], group["weight_decay"]
         return {

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from equilibrate.kernels import capture
+from equilibrate.kernels.fixed import Fixed, Memory, alike
 from equilibrate.rules import on_device
 
 _NO_COMPILER = (
@@ -36,14 +37,20 @@ def step(
     *,
     damping: Tensor,
     fill: Tensor,
+    memory: Memory | None = None,
     **settings: Any,
 ) -> None:
-    """Move every parameter in place, as `on_device.step` does; all on one device."""
-    on_gpu = bool(parameters) and capture.runs_kernels(parameters[0].device)
-    if on_gpu and _alike(parameters, gradients, diagonals, buffers):
-        triton_kernels().step(
-            parameters, gradients, diagonals, buffers, damping=damping, fill=fill, **settings
-        )
+    """Move every parameter in place, as `on_device.step` does; all on one device.
+
+    `memory` is where it may remember, from one step to the next, what it found out about the
+    parameters and their state.
+    """
+    fixed = _fixed(
+        memory, gradients, [parameters, diagonals, *([] if buffers is None else [buffers])]
+    )
+    if fixed is not None:
+        numbers = {"damping": damping, "fill": fill, "fixed": fixed}
+        triton_kernels().step(parameters, gradients, diagonals, buffers, **numbers, **settings)
         return
     for way, places in _sorted(parameters, gradients, diagonals, buffers):
         taken = [_take(column, places) for column in (parameters, gradients, diagonals)]
@@ -63,13 +70,13 @@ def squares(
     damping: Tensor,
     fill: Tensor,
     update_limit: float | None = None,
+    memory: Memory | None = None,
 ) -> Tensor:
     """Return the sum of u^2 over every tensor, as `on_device.squares` does, in one pass."""
-    on_gpu = bool(gradients) and capture.runs_kernels(gradients[0].device)
-    if on_gpu and _alike(gradients, diagonals):
-        at_once: Tensor = triton_kernels().squares(
-            gradients, diagonals, damping=damping, fill=fill, update_limit=update_limit
-        )
+    fixed = _fixed(memory, gradients, [diagonals])
+    if fixed is not None:
+        numbers = {"damping": damping, "fill": fill, "update_limit": update_limit, "fixed": fixed}
+        at_once: Tensor = triton_kernels().squares(gradients, diagonals, **numbers)
         return at_once
     found = list(torch.zeros_like(damping).unbind())
     for way, places in _sorted(gradients, diagonals):
@@ -93,17 +100,16 @@ def limit_(squares: Tensor, elements: int, mean: Tensor, count: Tensor, **number
     return factor
 
 
-def _alike(parameters: Sequence[Tensor], *columns: Sequence[Tensor] | None) -> bool:
-    """Tell whether one launch moves them all: contiguous, none empty, a dtype for each column.
+def _fixed(
+    memory: Memory | None, gradients: Sequence[Tensor], columns: Sequence[Sequence[Tensor]]
+) -> Fixed | None:
+    """Return what a kernel needs to know of columns that one launch takes: the usual case.
 
-    The usual case, told at little cost: on a small network the host is what a step waits for.
+    None where they have to be sorted, one by one, because they differ in layout or dtype.
     """
-    for column in (parameters, *columns):
-        if column and not all(map(Tensor.is_contiguous, column)):
-            return False
-        if column and len({t.dtype for t in column}) > 1:
-            return False
-    return all(map(Tensor.numel, parameters))
+    if not gradients or not capture.runs_kernels(gradients[0].device) or not alike([gradients]):
+        return None
+    return (memory or Memory()).fixed(columns)
 
 
 def _take(column: Sequence[Tensor], places: Sequence[int]) -> list[Tensor]:
