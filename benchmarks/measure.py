@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from equilibrate.study.provenance import commit
+
 
 def wait(device: torch.device) -> None:
     if device.type == "cuda":
@@ -89,6 +91,7 @@ def where(device: torch.device) -> dict[str, Any]:
         "torch": torch.__version__,
         "python": platform.python_version(),
         "matmul": torch.get_float32_matmul_precision(),
+        "commit": commit(),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
-from matplotlib import pyplot
+from matplotlib import pyplot, ticker
 
+from benchmarks.frequency import FREQUENCIES, overhead
 from benchmarks.measure import ratio, records
-from benchmarks.scaling import FREQUENCIES, overhead
 from benchmarks.table import latest
 
 matplotlib.use("agg")
@@ -30,12 +30,24 @@ def draw_against(found: list[dict[str, Any]], path: Path) -> None:
         spans = [ratio(r["times"], r["base"]) for r in rows]
         middle = [m for m, _, _ in spans]
         errors = [[m - low for m, low, _ in spans], [high - m for m, _, high in spans]]
-        colours = ["C3" if r["method"].startswith("ESGD") else "C0" for r in rows]
+        colours = ["C3" if _ours(r["method"]) else "C0" for r in rows]
         axis.barh([r["method"] for r in rows], middle, xerr=errors, color=colours, alpha=0.8)
         axis.axvline(1, color="black", linewidth=0.8)
         axis.set(title=model, xlabel="iteration over SGD's", xscale="log")
+        _plain(axis.xaxis, [1, 1.5, 2, 3, 5, 10])
     figure.tight_layout()
     figure.savefig(path, dpi=110)
+
+
+def _ours(method: str) -> bool:
+    return method.startswith("ESGD") and "torchzero" not in method
+
+
+def _plain(axis: Any, ticks: list[float]) -> None:
+    """Label a logarithmic axis with plain numbers, at these places alone."""
+    axis.set_major_locator(ticker.FixedLocator(ticks))
+    axis.set_major_formatter(ticker.FormatStrFormatter("%g"))
+    axis.set_minor_locator(ticker.NullLocator())
 
 
 def draw_scaling(found: list[dict[str, Any]], path: Path) -> None:
@@ -53,6 +65,8 @@ def draw_scaling(found: list[dict[str, Any]], path: Path) -> None:
         by_frequency.plot(FREQUENCIES, [m for m, _ in both], "o", color=f"C{i}", label=size)
         by_frequency.plot(FREQUENCIES, [e for _, e in both], color=f"C{i}")
     by_frequency.set(xscale="log", yscale="log", xlabel="probe_every")
+    _plain(by_frequency.xaxis, list(FREQUENCIES))
+    _plain(by_frequency.yaxis, [1, 1.2, 1.5, 2, 3, 5, 8])
     for axis in (by_size, by_frequency):
         axis.legend()
     figure.tight_layout()

@@ -9,12 +9,12 @@ of an ordinary iteration; expected is 1 + c / probe_every, with the c measured o
 import argparse
 import gc
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import torch
 from torch.nn import functional
 
+from benchmarks.frequency import FREQUENCIES, overhead
 from benchmarks.measure import interleaved, record, where
 from benchmarks.models import Problem, Transformer
 from benchmarks.probe_cost import kinds
@@ -23,7 +23,6 @@ from equilibrate import ESGD
 
 # width, layers, batch
 SIZES = [(64, 2, 16), (256, 8, 16), (512, 12, 8), (768, 12, 8), (1024, 24, 4), (1600, 32, 2)]
-FREQUENCIES = (1, 2, 5, 10, 20, 50, 100)
 WORDS, LENGTH = 8192, 512
 
 
@@ -56,14 +55,6 @@ def measure(
         call()
     times = interleaved(calls, device, seconds)
     return {"parameters": made.count(), "times": times}
-
-
-def overhead(found: dict[str, Any], every: int) -> tuple[float, float]:
-    """Return iteration over SGD's at a frequency, from the two kinds; and what is expected."""
-    time = {name: median(times) for name, times in found["times"].items()}
-    mean = (time["probing"] + (every - 1) * time["ordinary"]) / every
-    cost = (time["probing"] - time["ordinary"]) / time["gradient"]
-    return mean / time["SGD"], 1 + cost / every
 
 
 def main() -> None:

@@ -5,7 +5,8 @@
 The update must read parameter, gradient and diagonal and write the parameter, 16 bytes an element
 in float32; with momentum 24, and 32 where the growth of the update is limited. The copy is measured
 here, a large tensor to another. Also timed: a compiled foreach in the place of the Triton kernel,
-drawing the signs and folding a product.
+drawing the signs and folding a product. The rows "captured" replay ten steps as one CUDA graph:
+what the kernels take where no host is waited for.
 """
 
 import argparse
@@ -58,9 +59,36 @@ def contestants(parameters: list[Tensor]) -> dict[str, Any]:
     if len(parameters) < 20:  # building takes long for more
         runs["ESGD, compiled foreach"] = _repeated(lambda: _compiled(esgd, parameters))
     runs["drawing signs"] = _repeated(esgd._draw)
+    if parameters[0].is_cuda:
+        runs |= _captured(parameters)
     products = {p: torch.randn_like(p) for p in parameters}
     runs["folding a product"] = _repeated(lambda: esgd._fold_on_device(products))
     return runs
+
+
+def _captured(parameters: list[Tensor]) -> dict[str, Any]:
+    """Return replays of ten steps, for optimizers that can be captured."""
+    makes = {
+        "AdamW, fused, captured": lambda p: torch.optim.AdamW(
+            p, lr=1e-9, fused=True, capturable=True
+        ),
+        "ESGD, fused, captured": lambda p: ESGD(p, lr=1e-9, fused=True, capturable=True),
+        "ESGD, fused, momentum, growth, captured": lambda p: _with_momentum(p, capturable=True),
+    }
+    replays: dict[str, Any] = {}
+    for name, make in makes.items():
+        optimizer = _ready(make(parameters), parameters)
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            optimizer.step()
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for _ in range(REPEAT):
+                optimizer.step()
+        replays[name] = graph.replay
+    return replays
 
 
 def _with_momentum(parameters: list[Tensor], **options: Any) -> ESGD:
@@ -85,8 +113,9 @@ def _repeated(run: Any) -> Any:
     return several
 
 
-BYTES = {"copy": 8, "SGD": 12, "AdamW, fused": 28, "ESGD, fused, momentum": 24,
-         "ESGD, fused, momentum, growth": 32, "drawing signs": 4,
+BYTES = {"copy": 8, "SGD": 12, "AdamW, fused": 28, "AdamW, fused, captured": 28,
+         "ESGD, fused, momentum": 24, "ESGD, fused, momentum, growth": 32,
+         "ESGD, fused, momentum, growth, captured": 32, "drawing signs": 4,
          "folding a product": 16}  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from benchmarks import against, probe_cost, replay
 from benchmarks.measure import ratio, records
 from benchmarks.models import MODELS, Problem
 from benchmarks.rivals import EVERY, RIVALS, Plain, Probing
+from benchmarks.table import TABLES
 from benchmarks.table import against as table
 from equilibrate import ESGD
 
@@ -32,6 +33,9 @@ def tiny(monkeypatch):
 def test_the_tables_of_the_records_kept_are_those_on_the_page():
     page = (ROOT / "docs" / "speed.md").read_text()
     assert table(records(ROOT / "docs" / "speed-cpu.jsonl")) in page
+    found = records(ROOT / "docs" / "speed-gpu.jsonl")
+    for draw in TABLES.values():
+        assert draw(found) in page
 
 
 def test_every_method_is_measured_or_says_why_not(tmp_path):

@@ -24,11 +24,14 @@ def can_share(loss: Tensor, parameters: Sequence[Tensor]) -> bool:
 @torch.no_grad()
 def hand_on(parameters: Sequence[Tensor], gradients: Sequence[Tensor | None]) -> None:
     """Add gradients to those of the parameters, as a backward pass does."""
-    for parameter, gradient in zip(parameters, gradients, strict=True):
-        if gradient is None:
-            continue
-        if parameter.grad is None:
-            # A copy: several parameters may have been given one and the same tensor.
-            parameter.grad = torch.empty_like(parameter).copy_(gradient)
-        else:
-            parameter.grad.add_(gradient)
+    pairs = [(p, g) for p, g in zip(parameters, gradients, strict=True) if g is not None]
+    added = [(p.grad, g) for p, g in pairs if p.grad is not None]
+    if added:
+        torch._foreach_add_([own for own, _ in added], [g for _, g in added])
+    new = [(p, g) for p, g in pairs if p.grad is None]
+    if new:
+        # Copies: several parameters may have been given one and the same tensor.
+        made = [torch.empty_like(p) for p, _ in new]
+        torch._foreach_copy_(made, [g for _, g in new])
+        for (parameter, _), gradient in zip(new, made, strict=True):
+            parameter.grad = gradient
