@@ -24,23 +24,22 @@ def fold(
     """Fold products into diagonals laid out alike; return sums of |D| and counts of D != 0."""
     from equilibrate.kernels.fold import fold as kernel
 
-    totals, counts = torch.zeros_like(old), torch.zeros_like(old, dtype=torch.int64)
     places: dict[torch.dtype, list[int]] = defaultdict(list)
     for i, d in enumerate(diagonals):
         if d.numel():
             places[d.dtype].append(i)
+    if [len(chosen) for chosen in places.values()] == [len(diagonals)]:
+        return kernel(diagonals, products, old, new, fine, roots=kind is equilibration)
+    totals, counts = torch.zeros_like(old), torch.zeros_like(old, dtype=torch.int64)
     for chosen in places.values():
-        whole = len(chosen) == len(diagonals)
         total, count = kernel(
             [diagonals[i] for i in chosen],
             [products[i] for i in chosen],
-            old if whole else torch.stack([old[i] for i in chosen]),
-            new if whole else torch.stack([new[i] for i in chosen]),
+            torch.stack([old[i] for i in chosen]),
+            torch.stack([new[i] for i in chosen]),
             fine,
             roots=kind is equilibration,
         )
-        if whole:
-            return total, count
         torch._foreach_copy_([totals[i] for i in chosen], list(total.unbind()))
         torch._foreach_copy_([counts[i] for i in chosen], list(count.unbind()))
     return totals, counts

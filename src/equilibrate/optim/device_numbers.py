@@ -77,7 +77,7 @@ def fold(
     kept = weight if decay is None else weight * decay**elapsed
     grown = kept + 1.0
     diagonals = [state["diagonal"] for state in held.states]
-    products = [_like(c, d) for c, d in zip(contributions, diagonals, strict=True)]
+    products = laid_out_like(contributions, diagonals)
     run: Any = kernel or _fold_each
     totals, seen = run(kind, diagonals, products, *kind.shares(grown), fine)
     held.write(
@@ -89,8 +89,12 @@ def fold(
     )
 
 
+def laid_out_like(products: Sequence[Tensor], diagonals: Sequence[Tensor]) -> list[Tensor]:
+    """Return products in the dtype and the memory order of the diagonals they enter."""
+    return [_like(product, d) for product, d in zip(products, diagonals, strict=True)]
+
+
 def _like(contribution: Tensor, diagonal: Tensor) -> Tensor:
-    """Return a product in the dtype and the memory order of the diagonal it enters."""
     if contribution.dtype == diagonal.dtype and in_one_order((contribution, diagonal)):
         return contribution
     return torch.empty_like(diagonal).copy_(contribution)
@@ -133,7 +137,7 @@ class Damped:
             raise RuntimeError(FIRST_IN_CAPTURE)
         self._asked, self._held = asked, held
         levels = [noise_level(state) for state in held.states]
-        self._noise = numbers(levels, device)
+        self.noise = numbers(levels, device)
         self.damping = torch.zeros(len(levels), dtype=torch.float64, device=device)
         self.fill = torch.zeros_like(self.damping)
 
@@ -148,6 +152,6 @@ class Damped:
             self.fill.zero_()
             return
         own, mean, share = self._held["scale"], group["mean_scale"], group["damping"]
-        clear = own > self._noise * mean
+        clear = own > self.noise * mean
         self.damping.copy_(torch.where(clear, share * own, share * mean + mean))
         self.fill.copy_(torch.where(clear & (self._held["unseen"] > 0), own, 0.0))

@@ -14,7 +14,7 @@ from equilibrate.diagonals import fused as fused_fold
 from equilibrate.distributed import is_sharded
 from equilibrate.kernels import capture
 from equilibrate.kernels.capture import capturing, number
-from equilibrate.optim import device_numbers, growth
+from equilibrate.optim import at_once, device_numbers, growth
 from equilibrate.optim.agreeing import Agreeing
 from equilibrate.optim.columns import OF_PARAMETER, Columns, Held, Picked
 from equilibrate.optim.device_numbers import OF_GROUP, Damped, to_device, to_host
@@ -103,17 +103,38 @@ class Settling(Agreeing):
 
     def _fold_on_device(self, contributions: Mapping[Tensor, Tensor]) -> None:
         """Fold one vector's contributions where all are finite; count them as dropped elsewhere."""
+        if self._usual(contributions):
+            products = [contributions[p] for p in self._columns[0].parameters]
+            group, damped = self.param_groups[0], self._damped[0]
+            at_once.fold(self._kind, self._columns[0], products, group, damped)
+            return
         fine = device_numbers.all_fine(list(contributions.values()))
         for place, group in enumerate(self.param_groups):
             own = {p: contributions[p] for p in group["params"] if p in contributions}
-            at_once = group["fused"] and capture.runs_kernels(fine.device)
-            kernel = fused_fold.fold if at_once else None
+            by_kernel = group["fused"] and capture.runs_kernels(fine.device)
+            kernel = fused_fold.fold if by_kernel else None
             if own:
                 held, products = self._held(place, list(own)), list(own.values())
                 device_numbers.fold(self._kind, held, products, group["decay"], fine, kernel)
             group["probe_index"].add_(1)
             group["dropped_probes"].add_(~fine)
         self._renew_on_device()
+
+    def _usual(self, contributions: Mapping[Tensor, Tensor]) -> bool:
+        """Tell whether kernels may renew the numbers: one group, all of it moving and measured."""
+        group = self.param_groups[0]
+        if len(self.param_groups) > 1 or 0 not in self._damped or not group["fused"]:
+            return False
+        columns = self._columns[0]
+        asked = (group["damping"], group["damping_kind"])
+        whole = len(contributions) == len(columns.parameters)
+        return (
+            whole
+            and capture.runs_kernels(columns.parameters[0].device)
+            and self._damped[0].is_for(columns, asked)
+            and all(p in contributions and p.numel() for p in columns.parameters)
+            and len({c.dtype for c in contributions.values()}) == 1
+        )
 
     def _renew_on_device(self) -> None:
         """Renew what depends on all diagonals: their mean, and with it the damping."""
