@@ -231,3 +231,35 @@ def test_sharded_parameters_are_refused(way, monkeypatch):
     weight = nn.Parameter(torch.ones(2))
     with pytest.raises(RuntimeError, match="these parameters are sharded"):
         train(ESGD([weight], **WAYS[way]), lambda: (weight**4).sum(), 1)
+
+
+def _copied(state):
+    return {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in state.items()}
+
+
+def _moved_in_place(optimizer):
+    for state in optimizer.state.values():
+        state.update(_copied(state))
+
+
+def _moved_into_new_dicts(optimizer):
+    for p, state in optimizer.state.items():
+        optimizer.state[p] = _copied(state)
+
+
+@over_ways
+@pytest.mark.parametrize("move", [_moved_in_place, _moved_into_new_dicts])
+@pytest.mark.parametrize("steps", [4, 5], ids=["before a probe", "before an ordinary step"])
+def test_a_state_that_was_moved_to_another_device_and_back_goes_on(way, move, steps):
+    """As trainers do that make room on a GPU: the numbers are then copies."""
+    case = CASES[2]
+    straight, undisturbed = _ends(case, ESGD, WAYS[way] | {"momentum": 0.9}, steps=10)
+    parameters, loss = case.parameters_and_loss()
+    optimizer = ESGD(parameters, **OFTEN | WAYS[way] | {"momentum": 0.9})
+    train(optimizer, loss, steps)
+    move(optimizer)
+    train(optimizer, loss, 10 - steps)
+    assert_same([p.detach() for p in parameters], straight)
+    for own, other in zip(optimizer.state.values(), undisturbed.state.values(), strict=True):
+        for name in ("step", "probes", "weight", "probed_at", "scale", "unseen"):
+            assert float(own[name]) == float(other[name]), name

@@ -5,6 +5,7 @@ itself once a network has a hundred tensors; side by side each name is one small
 """
 
 from collections.abc import Mapping, Sequence
+from operator import is_
 from typing import Any, Protocol
 
 import torch
@@ -69,6 +70,11 @@ class Columns:
         for name, column in self._numbers.items():
             for state, own in zip(self.states, column.unbind(), strict=True):
                 state[name] = own
+        self._steps = [state["step"] for state in self.states]
+
+    def are_held(self) -> bool:
+        """Tell whether the states still hold these numbers, and not copies."""
+        return all(map(is_, [state["step"] for state in self.states], self._steps))
 
     def are(self, parameters: Sequence[Tensor]) -> bool:
         """Tell whether these are the parameters, all of them and in this order."""

@@ -59,7 +59,7 @@ class Folding(Settling):
 
     def _fold(self, contributions: Mapping[Tensor, Tensor], asked: Iterable[Tensor] = ()) -> bool:
         """Fold one vector's contributions, or drop them whole where any is not finite."""
-        if self._settled and all(map(self._measured, contributions)):
+        if self._settled and self._untouched() and all(map(self._measured, contributions)):
             self._fold_on_device(contributions)
             return True
         self._unsettle()

@@ -71,7 +71,7 @@ class Settling(Agreeing):
 
     def _settle(self) -> None:
         """Turn the numbers of all that was measured into tensors, where the groups ask for it."""
-        if self._settled or not self._on_device():
+        if (self._settled and self._untouched()) or not self._on_device():
             return
         parameters = self._all()
         if any(map(is_sharded, parameters)):
@@ -83,6 +83,16 @@ class Settling(Agreeing):
         for group in self.param_groups:
             to_device(group, OF_GROUP, parameters[0].device)
         self._damped, self._settled = {}, True
+        self._dicts = list(map(id, self.state.values()))
+
+    def _untouched(self) -> bool:
+        """Tell whether the states are those that settled: trainers move them to devices and back.
+
+        Who moves one puts copies into a state, or a new dict in its place.
+        """
+        if list(map(id, self.state.values())) != self._dicts:
+            return False
+        return all(columns.are_held() for columns in self._columns.values())
 
     def _measured_of(self, group: dict[str, Any]) -> list[Tensor]:
         return [p for p in group["params"] if self._measured(p)]
