@@ -1,18 +1,15 @@
 """The update over whole lists of tensors: the same signature and the same numbers as `reference`.
 
 Without momentum it is two passes over memory: D + damping, then one fused multiply and divide. On a
-CPU the tensors are then taken one at a time, and large ones in parts: D + damping is still in the
-cache when it is used.
+CPU the tensors are then taken one at a time: D + damping is still in the cache when it is used.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from equilibrate.rules.reference import denominator
-
-PART = 2**18  # elements: a megabyte in float32
 
 
 def step(
@@ -45,8 +42,7 @@ def step(
         for p, g, d, extra, gap in zip(
             parameters, gradients, diagonals, damping, fill, strict=True
         ):
-            for part, gradient, diagonal in _in_parts(p, g, d):
-                part.addcdiv_(gradient, denominator(diagonal, extra, gap), value=signed_lr)
+            p.addcdiv_(g, denominator(d, extra, gap), value=signed_lr)
         return
     divisors = _denominators(diagonals, damping, fill)
     if buffers is None:
@@ -59,13 +55,6 @@ def step(
         return
     updates = _divided(gradients, divisors, None)
     _move(parameters, updates, buffers, momentum, nesterov, signed_lr)
-
-
-def _in_parts(*tensors: Tensor) -> Iterable[tuple[Tensor, ...]]:
-    """Return tensors of one shape cut into parts that stay in a cache, where they can be cut."""
-    if tensors[0].numel() <= PART or not all(t.is_contiguous() for t in tensors):
-        return [tensors]
-    return zip(*(torch.split(t.view(-1), PART) for t in tensors), strict=True)
 
 
 def _move(
