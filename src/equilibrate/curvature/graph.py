@@ -7,7 +7,7 @@ a backward that autograd cannot see through (a kernel of one's own: its result l
 torch's fused weight norm is differentiated a second time as if the norm were a constant.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -19,26 +19,33 @@ _ONCE = once_differentiable(lambda ctx: None).__code__  # one code object serves
 _WRONG = ("CheckpointFunctionBackward", "WeightNormInterfaceBackward0")
 
 
-def _nodes(loss: Tensor) -> Iterator[Any]:
-    """Yield every node on the way from the loss to its leaves, once."""
-    seen, waiting = set(), [loss.grad_fn]
+Nodes = Sequence[Any]
+
+
+def nodes(loss: Tensor) -> Nodes:
+    """Return every node on the way from the loss to its leaves, once.
+
+    Whoever keeps them keeps the graph alive, and what it has saved.
+    """
+    seen: dict[Any, None] = {}
+    waiting: list[Any] = [loss.grad_fn]
     while waiting:
         node = waiting.pop()
         if node is not None and node not in seen:
-            seen.add(node)
-            yield node
+            seen[node] = None
             waiting += [following for following, _ in node.next_functions]
+    return list(seen)
 
 
-def leaves(loss: Tensor) -> set[Tensor]:
+def leaves(graph: Nodes) -> set[Tensor]:
     """Return all that a backward pass of the loss would give a gradient to."""
-    return {node.variable for node in _nodes(loss) if hasattr(node, "variable")}
+    return {node.variable for node in graph if hasattr(node, "variable")}
 
 
 def reached(loss: Tensor, wanted: Iterable[Tensor]) -> list[Tensor]:
     """Return those of some leaves that the loss depends on."""
     asked = list(wanted)
-    found = leaves(loss) if asked else set()
+    found = leaves(nodes(loss)) if asked else set()
     return [leaf for leaf in asked if leaf in found]
 
 
@@ -55,14 +62,14 @@ def without_hooks(parameters: Iterable[Tensor]) -> Iterator[None]:
             parameter._backward_hooks = hooks
 
 
-def parallel_models(loss: Tensor) -> list[Any]:
+def parallel_models(graph: Nodes) -> list[Any]:
     """Return the DistributedDataParallel models that mark their first pass in this graph.
 
     With static_graph=True, DDP schedules its only averaging of the first iteration when a gradient
     first passes its output. A probe that passes there before the backward would use that up, and
     no gradient would ever be averaged.
     """
-    sinks = (node for node in _nodes(loss) if hasattr(node, "ddp_weakref"))
+    sinks = (node for node in graph if hasattr(node, "ddp_weakref"))
     models = (sink.ddp_weakref() for sink in sinks)
     return [m for m in models if m.static_graph and not m._static_graph_delay_allreduce_enqueued]
 
@@ -80,18 +87,16 @@ def unnoticed_by(models: Iterable[Any]) -> Iterator[None]:
             model._static_graph_delay_allreduce_enqueued = False
 
 
-def holds_float16(loss: Tensor) -> bool:
+def holds_float16(graph: Nodes) -> bool:
     """Tell whether any result on the way from the parameters to the loss is in float16."""
-    return any(
-        result.dtype == torch.float16 for node in _nodes(loss) for result in node._input_metadata
-    )
+    return any(result.dtype == torch.float16 for node in graph for result in node._input_metadata)
 
 
 @contextmanager
-def refusing_opaque(loss: Tensor) -> Iterator[None]:
+def refusing_opaque(graph: Nodes) -> Iterator[None]:
     """Raise RuntimeError, at once or while the gradient is taken inside, for what is opaque."""
     with ExitStack() as hooks:
-        for node in list(_nodes(loss)):
+        for node in graph:
             name: str = node.name()
             if name in _WRONG:
                 raise RuntimeError(f"{name} cannot be differentiated twice")

@@ -17,6 +17,8 @@ import torch
 from torch import Tensor
 
 from equilibrate.curvature.graph import (
+    Nodes,
+    nodes,
     parallel_models,
     refusing_opaque,
     unnoticed_by,
@@ -39,11 +41,20 @@ class LossHessian:
         [tensor([ 6., 12.])]
     """
 
-    def __init__(self, loss: Tensor, parameters: Sequence[Tensor], *, scale: float = 1.0) -> None:
+    def __init__(
+        self,
+        loss: Tensor,
+        parameters: Sequence[Tensor],
+        *,
+        scale: float = 1.0,
+        graph: Nodes | None = None,
+    ) -> None:
+        """Build the gradient's graph; `graph` are the loss's `nodes`, where they are known."""
         self.parameters = list(parameters)
         self.scale = scale
-        self._models = parallel_models(loss)
-        with torch.enable_grad(), self._undisturbed(), refusing_opaque(loss):
+        found = nodes(loss) if graph is None else graph
+        self._models = parallel_models(found)
+        with torch.enable_grad(), self._undisturbed(), refusing_opaque(found):
             gradients = torch.autograd.grad(
                 loss,
                 self.parameters,

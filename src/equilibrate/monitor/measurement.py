@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from equilibrate.curvature.graph import parallel_models, unnoticed_by, without_hooks
+from equilibrate.curvature.graph import nodes, parallel_models, unnoticed_by, without_hooks
 from equilibrate.monitor.chance import Chances, Sample, added, chances
 from equilibrate.monitor.denominators import Divisor, divisor_of, stability_limit
 from equilibrate.monitor.distances import Sums, widened
@@ -116,7 +116,7 @@ def _gradients(loss: Tensor, optimizer: Optimizer, watched: Sequence[Watched]) -
     if any(_kind(optimizer, each) == "squared gradient" for each in watched):
         return []
     parameters = [each.parameter for each in watched]
-    with without_hooks(parameters), unnoticed_by(parallel_models(loss)):
+    with without_hooks(parameters), unnoticed_by(parallel_models(nodes(loss))):
         found = torch.autograd.grad(
             loss, parameters, retain_graph=True, allow_unused=True, materialize_grads=True
         )

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from equilibrate.curvature import LossHessian
-from equilibrate.curvature.graph import holds_float16
+from equilibrate.curvature.graph import Nodes, holds_float16, leaves, nodes
 from equilibrate.distributed import is_sharded
 from equilibrate.kernels.capture import capturing
 from equilibrate.optim.state import all_finite
@@ -74,8 +74,10 @@ class LiveLoss:
         self.products_left = 0
         self._loss = loss
         self._parameters = parameters
-        self._scales = list(_SCALES if holds_float16(loss) else (1.0,))
-        self._hessian = self._differentiate(self._scales.pop(0))
+        graph = nodes(loss)  # read once: a large network has thousands
+        self.leaves = leaves(graph)
+        self._scales = list(_SCALES if holds_float16(graph) else (1.0,))
+        self._hessian = self._differentiate(self._scales.pop(0), graph)
         self.present = self._hessian.present
         if not any(self.present):
             raise ValueError(
@@ -89,13 +91,13 @@ class LiveLoss:
         if self._scales and capturing(self._loss.device):
             raise RuntimeError(_CAPTURED_HALF)
         while self._scales and not all_finite(products):
-            self._hessian = self._differentiate(self._scales.pop(0))
+            self._hessian = self._differentiate(self._scales.pop(0), nodes(self._loss))
             products = self._multiply(vectors, wanted)
         return products
 
-    def _differentiate(self, scale: float) -> LossHessian:
+    def _differentiate(self, scale: float, graph: Nodes) -> LossHessian:
         with _explained_errors():
-            return LossHessian(self._loss, self._parameters, scale=scale)
+            return LossHessian(self._loss, self._parameters, scale=scale, graph=graph)
 
     def _multiply(self, vectors: Sequence[Tensor], wanted: Sequence[int]) -> list[Tensor]:
         self.products_left -= 1

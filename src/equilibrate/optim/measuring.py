@@ -102,7 +102,7 @@ class Measuring(Folding):
                 "its own since the last step. Measure a step by probe or by observe, not by both."
             )
         hessian = LiveLoss(loss, self._trainable())
-        if share and self._ranks() is None and can_share(loss, self._trainable()):
+        if share and self._ranks() is None and can_share(hessian.leaves, self._trainable()):
             hessian.share(self._products(fresh))
         self._measure(hessian, fresh)
         self._note_gradients()

@@ -6,19 +6,20 @@ be handed on instead. Whoever else waits (hooks of parameters, other leaves than
 other ranks) is served by an ordinary backward pass.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import torch
 from torch import Tensor
 
-from equilibrate.curvature.graph import leaves
 
+def can_share(leaves: Set[Tensor], parameters: Sequence[Tensor]) -> bool:
+    """Tell whether handing gradients to these parameters is all that a backward pass would do.
 
-def can_share(loss: Tensor, parameters: Sequence[Tensor]) -> bool:
-    """Tell whether handing gradients to these parameters is all that a backward pass would do."""
+    `leaves` are all that it would give a gradient to.
+    """
     own = set(parameters)
     hooked = any(p._backward_hooks or p._post_accumulate_grad_hooks for p in parameters)
-    return not hooked and all(leaf in own for leaf in leaves(loss))
+    return not hooked and leaves <= own
 
 
 @torch.no_grad()
