@@ -10,6 +10,7 @@ what the kernels take where no host is waited for.
 """
 
 import argparse
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -87,8 +88,13 @@ def _captured(parameters: list[Tensor]) -> dict[str, Any]:
         with torch.cuda.graph(graph):
             for _ in range(REPEAT):
                 optimizer.step()
-        replays[name] = graph.replay
+        replays[name] = partial(_replay, graph, optimizer)
     return replays
+
+
+def _replay(graph: Any, optimizer: Any) -> None:
+    """Replay; the optimizer is kept, for the graph writes into its state."""
+    graph.replay()
 
 
 def _with_momentum(parameters: list[Tensor], **options: Any) -> ESGD:
@@ -99,7 +105,7 @@ def _compiled(optimizer: ESGD, parameters: list[Tensor]) -> None:
     """Run the alternative to the kernel on the same state."""
     states = [optimizer.state[p]["diagonal"] for p in parameters]
     gradients = [p.grad for p in parameters]
-    numbers = optimizer._numbers(0, parameters)
+    numbers = optimizer._numbers(0, optimizer._held(0, parameters))
     options = {"nesterov": False, "maximize": False, **numbers}
     with torch.no_grad(), torch._dynamo.config.patch(recompile_limit=64):
         fused.compiled()(parameters, gradients, states, None, **options)

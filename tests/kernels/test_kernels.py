@@ -181,14 +181,22 @@ def test_the_limit_on_growth_is_the_plain_limit():
 def _step(optimizer, seed):
     torch.manual_seed(seed)
     for p in optimizer.param_groups[0]["params"]:
-        p.grad = _random(p.shape)
+        p.grad = _random(p.shape, p.dtype)
     optimizer.param_groups[0]["steps_since_probe"] = -100
     optimizer.step()
+
+
+def _shorten(parameter):
+    """Cast it, where the allocator happens to give back the memory it had."""
+    values = parameter.detach().bfloat16()
+    memory = parameter.detach().view(torch.bfloat16).flatten()[: values.numel()]
+    parameter.data = memory.view(values.shape).copy_(values)
 
 
 CHANGES = {
     "a parameter is given other data": lambda p, state: setattr(p, "data", p.data.clone() + 1),
     "a parameter is turned around": lambda p, state: setattr(p, "data", p.data.t()),
+    "a parameter is shorter, at its old place": lambda p, state: _shorten(p),
     "a diagonal is another tensor": lambda p, state: state.update(diagonal=state["diagonal"] * 2),
     "a diagonal lies elsewhere": lambda p, state: state["diagonal"].set_(state["diagonal"] * 2),
     "momentum starts again": lambda p, state: state.pop("momentum_buffer"),
@@ -210,7 +218,8 @@ def test_what_is_remembered_of_tensors_is_forgotten_when_they_change(change, mon
         change(parameters[2], optimizer.state[parameters[2]])
         _step(optimizer, 3)
         ends.append([p.detach().clone() for p in parameters])
-    torch.testing.assert_close(*ends, rtol=1e-5, atol=1e-6)
+    short = parameters[2].dtype == torch.bfloat16
+    torch.testing.assert_close(*ends, rtol=1e-2 if short else 1e-5, atol=1e-2 if short else 1e-6)
 
 
 NUMBERS = ("step", "probes", "weight", "probed_at", "scale", "unseen")

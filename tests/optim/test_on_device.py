@@ -1,7 +1,9 @@
 """fused=True and capturable=True: the same numbers as without, and no step waits for the device."""
 
 import copy
+import gc
 import io
+import weakref
 from functools import partial
 
 import pytest
@@ -242,13 +244,21 @@ def _moved_in_place(optimizer):
         state.update(_copied(state))
 
 
+def _moved_but_for_the_step(optimizer):
+    for state in optimizer.state.values():
+        state.update({k: v for k, v in _copied(state).items() if k != "step"})
+
+
 def _moved_into_new_dicts(optimizer):
     for p, state in optimizer.state.items():
         optimizer.state[p] = _copied(state)
 
 
+MOVES = [_moved_in_place, _moved_but_for_the_step, _moved_into_new_dicts]
+
+
 @over_ways
-@pytest.mark.parametrize("move", [_moved_in_place, _moved_into_new_dicts])
+@pytest.mark.parametrize("move", MOVES)
 @pytest.mark.parametrize("steps", [4, 5], ids=["before a probe", "before an ordinary step"])
 def test_a_state_that_was_moved_to_another_device_and_back_goes_on(way, move, steps):
     """As trainers do that make room on a GPU: the numbers are then copies."""
@@ -263,3 +273,46 @@ def test_a_state_that_was_moved_to_another_device_and_back_goes_on(way, move, st
     for own, other in zip(optimizer.state.values(), undisturbed.state.values(), strict=True):
         for name in ("step", "probes", "weight", "probed_at", "scale", "unseen"):
             assert float(own[name]) == float(other[name]), name
+
+
+@over_ways
+@pytest.mark.parametrize("move", MOVES)
+def test_a_state_that_was_moved_away_leaves_its_memory(way, move):
+    parameters, loss = CASES[2].parameters_and_loss()
+    optimizer = ESGD(parameters, **OFTEN | WAYS[way] | {"momentum": 0.9})
+    train(optimizer, loss, 5)
+    names = ("diagonal", "momentum_buffer")
+    kept = [weakref.ref(state[name]) for state in optimizer.state.values() for name in names]
+    move(optimizer)
+    gc.collect()
+    assert not any(tensor() is not None for tensor in kept)
+
+
+def _dropped(optimizer):
+    del optimizer.param_groups[0]["params"][-1]
+
+
+def _reversed(optimizer):
+    optimizer.param_groups.reverse()
+
+
+def _looked_up(optimizer):
+    optimizer.state[torch.zeros(1)]
+
+
+@over_ways
+@pytest.mark.parametrize("change", [_dropped, _reversed, _looked_up])
+def test_groups_that_change_take_the_path_of_the_reference(way, change):
+    """Two groups, the second never measured: the loss does not depend on it."""
+    ends = []
+    for options in ({}, WAYS[way]):
+        parameters, loss = CASES[2].parameters_and_loss()
+        flat = nn.Parameter(torch.ones(3))
+        idle = nn.Parameter(torch.ones(2))
+        groups = [{"params": [flat, *parameters]}, {"params": [idle]}]
+        optimizer = ESGD(groups, **OFTEN | options)
+        train(optimizer, lambda loss=loss, flat=flat: loss() + flat.sum(), 5)
+        change(optimizer)
+        train(optimizer, lambda loss=loss, flat=flat: loss() + flat.sum(), 6)
+        ends.append([p.detach() for p in [flat, *parameters]])
+    assert_near(ends[1], ends[0], AMPLIFIED)

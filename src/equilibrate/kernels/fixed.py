@@ -7,6 +7,7 @@ remembered, and then it is only asked whether they are still the same tensors at
 
 from collections.abc import Sequence
 from operator import is_
+from weakref import ref
 
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ from torch import Tensor
 Column = Sequence[Tensor]
 
 
-def same(column: Column, other: Column) -> bool:
+def same(column: Sequence[Tensor | None], other: Sequence[Tensor | None]) -> bool:
     """Tell whether two lists hold the very same tensors in the same order.
 
     Example:
@@ -37,18 +38,22 @@ class Fixed:
     """Columns of tensors, one row a parameter: their sizes, dtypes and addresses."""
 
     def __init__(self, columns: Sequence[Column]) -> None:
-        """Ask the tensors; they are kept, so that nothing else can take their place."""
-        self.columns = [list(column) for column in columns]
+        """Ask the tensors, and keep none: a state that is moved away must leave its memory."""
         self.sizes: tuple[int, ...] = tuple(map(Tensor.numel, columns[0]))
         self.kinds: list[torch.dtype] = [column[0].dtype for column in columns]
         self.addresses = _addresses(columns)
+        self._tensors = [[ref(tensor) for tensor in column] for column in columns]
 
     def still(self, columns: Sequence[Column]) -> bool:
         """Tell whether these are the same tensors, at the same places and laid out as before."""
-        if len(columns) != len(self.columns) or not all(map(same, columns, self.columns)):
+        if len(columns) != len(self._tensors):
             return False
-        laid_out = all(map(Tensor.is_contiguous, columns[0]))  # parameters are others' to change
-        return laid_out and _addresses(columns) == self.addresses
+        known = ([tensor() for tensor in column] for column in self._tensors)
+        if not all(map(same, columns, known)) or _addresses(columns) != self.addresses:
+            return False
+        # A parameter may be given other data, by chance at the same place.
+        alike_in_kind = {t.dtype for t in columns[0]} == {self.kinds[0]}
+        return alike_in_kind and all(map(Tensor.is_contiguous, columns[0]))
 
 
 def _addresses(columns: Sequence[Column]) -> tuple[int, ...]:

@@ -31,12 +31,13 @@ def _layout(
     shapes: tuple[torch.Size, ...], numbers: tuple[int, ...], device: torch.device
 ) -> _Layout:
     sizes = tuple(shape.numel() for shape in shapes)
+    chart = plan(sizes, device)  # first: it says what to do about a shape unseen before a capture
     starts = [0]
     for size in sizes:
         starts.append(starts[-1] + -(-size // _PER_WORD) * _PER_WORD)
     strides = tuple(torch.empty(shape, device="meta").stride() for shape in shapes)
     places, keys = torch.tensor(starts).to(device), torch.tensor(numbers).to(device)
-    return _Layout(plan(sizes, device), tuple(starts), strides, places, keys)
+    return _Layout(chart, tuple(starts), strides, places, keys)
 
 
 def draw(

@@ -4,7 +4,7 @@ A probe renews six numbers of every parameter. One by one they take the host lon
 itself once a network has a hundred tensors; side by side each name is one small operation.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import is_
 from typing import Any, Protocol
 
@@ -34,9 +34,13 @@ class Held(Protocol):
     """The numbers of some parameters, by name, each name one tensor."""
 
     parameters: list[Tensor]
-    states: list[State]
     sizes: Tensor
     memory: Memory  # of a rule that moves them
+
+    @property
+    def states(self) -> list[State]:
+        """Return the states as they are now."""
+        ...
 
     def __getitem__(self, name: str) -> Tensor:
         """Return one number of every parameter; do not change it."""
@@ -52,7 +56,10 @@ class Held(Protocol):
 
 
 class Columns:
-    """All measured parameters of a group; every state holds its own numbers as views."""
+    """All measured parameters of a group; every state holds its own numbers as views.
+
+    No state is kept here, nor any large tensor: who moves a state away gets its memory.
+    """
 
     def __init__(self, parameters: Sequence[Tensor], states: Mapping[Tensor, State]) -> None:
         """Move the numbers of these parameters to their device, whatever they were before."""
@@ -60,21 +67,37 @@ class Columns:
         if capturing(device):
             raise RuntimeError(FIRST_IN_CAPTURE)
         self.parameters = list(parameters)
-        self.states = [states[p] for p in parameters]
         self.sizes = torch.tensor([p.numel() for p in parameters]).to(device)
         self.memory = Memory()
+        self._states, self._keys = states, list(states)
+        place = {id(p): i for i, p in enumerate(self._keys)}
+        self._places = [place[id(p)] for p in parameters]
+        found = self.states
         self._numbers = {
-            name: _on_device([state[name] for state in self.states], dtype, device)
+            name: _on_device([state[name] for state in found], dtype, device)
             for name, dtype in OF_PARAMETER.items()
         }
-        for name, column in self._numbers.items():
-            for state, own in zip(self.states, column.unbind(), strict=True):
+        self._views = {name: list(column.unbind()) for name, column in self._numbers.items()}
+        for name, views in self._views.items():
+            for state, own in zip(found, views, strict=True):
                 state[name] = own
-        self._steps = [state["step"] for state in self.states]
 
-    def are_held(self) -> bool:
+    @property
+    def states(self) -> list[State]:
+        """Return the states as they are now, found by their places: a look-up each takes longer."""
+        if same(list(self._states)[: len(self._keys)], self._keys):
+            values = list(self._states.values())
+            return [values[i] for i in self._places]
+        return [self._states[p] for p in self.parameters]
+
+    def are_held(self, states: Mapping[Tensor, State], names: Iterable[str]) -> bool:
         """Tell whether the states still hold these numbers, and not copies."""
-        return all(map(is_, [state["step"] for state in self.states], self._steps))
+        if states is not self._states:
+            return False
+        found = self.states
+        return all(
+            all(map(is_, [state.get(name) for state in found], self._views[name])) for name in names
+        )
 
     def are(self, parameters: Sequence[Tensor]) -> bool:
         """Tell whether these are the parameters, all of them and in this order."""
@@ -99,10 +122,14 @@ class Picked:
 
     def __init__(self, parameters: Sequence[Tensor], states: Mapping[Tensor, State]) -> None:
         """Take parameters whose numbers are on the device."""
-        self.parameters = list(parameters)
-        self.states = [states[p] for p in parameters]
+        self.parameters, self._states = list(parameters), states
         self.sizes = numbers([p.numel() for p in parameters], parameters[0].device).long()
         self.memory = Memory()
+
+    @property
+    def states(self) -> list[State]:
+        """Return the states as they are now."""
+        return [self._states[p] for p in self.parameters]
 
     def __getitem__(self, name: str) -> Tensor:
         """Return a copy of one number of every parameter."""

@@ -6,6 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from equilibrate.distributed import Word
+from equilibrate.optim.columns import OF_PARAMETER
 from equilibrate.optim.damping import mean_scale
 from equilibrate.optim.pending import Pending
 from equilibrate.optim.settling import Settling
@@ -59,7 +60,8 @@ class Folding(Settling):
 
     def _fold(self, contributions: Mapping[Tensor, Tensor], asked: Iterable[Tensor] = ()) -> bool:
         """Fold one vector's contributions, or drop them whole where any is not finite."""
-        if self._settled and self._untouched() and all(map(self._measured, contributions)):
+        known = self._settled and self._untouched(OF_PARAMETER)
+        if known and all(map(self._measured, contributions)):
             self._fold_on_device(contributions)
             return True
         self._unsettle()

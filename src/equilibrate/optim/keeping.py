@@ -32,7 +32,7 @@ class Keeping(Optimizer):
     _losses: int  # probe calls since the last step
     _warmed: list[Tensor]  # parameters warmed up since the last step
     _settled: bool  # the numbers are on the device
-    _dicts: list[int]  # the states that settled, by identity
+    _members: list[list[Tensor]]  # by group: the parameters when the numbers settled
     _columns: dict[int, Columns]  # by group: the numbers of what was measured, where they are
     _damped: dict[int, Damped]  # by group: damping and fill on the device
     _damping_of: dict[int, Any]  # by group: damping and fill since the last fold, as numbers
@@ -100,7 +100,7 @@ class Keeping(Optimizer):
         self._pending = Pending()
         self._measuring = False
         self._settled, self._columns, self._damped, self._told = False, {}, {}, 0
-        self._dicts = []
+        self._members = []
         self._damping_of = {}
         self._losses, self._warmed, self._noted = 0, [], []
         self._warned: set[str] = set()

@@ -143,7 +143,8 @@ class CurvatureOptimizer(Limiting):
     def _movable(self, place: int, group: Group) -> list[Tensor]:
         """Return the parameters with a gradient and a diagonal; the others wait for their probe."""
         with_gradient = [p for p in group["params"] if p.grad is not None]
-        if place in self._columns and self._columns[place].are(with_gradient):
+        whole = len(with_gradient) == len(group["params"])
+        if whole and place in self._columns and self._columns[place].are(with_gradient):
             return with_gradient  # known at once: only what was measured has columns
         if self._ranks() is not None:
             self._note_absent(group)

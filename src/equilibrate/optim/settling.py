@@ -4,7 +4,7 @@ The first measurement of a parameter is made with plain numbers; then they settl
 From there on a step, probing or not, waits for nothing, and may be captured in a CUDA graph.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -14,6 +14,7 @@ from equilibrate.diagonals import fused as fused_fold
 from equilibrate.distributed import is_sharded
 from equilibrate.kernels import capture
 from equilibrate.kernels.capture import capturing, number
+from equilibrate.kernels.fixed import same
 from equilibrate.optim import at_once, device_numbers, growth
 from equilibrate.optim.agreeing import Agreeing
 from equilibrate.optim.columns import OF_PARAMETER, Columns, Held, Picked
@@ -83,16 +84,20 @@ class Settling(Agreeing):
         for group in self.param_groups:
             to_device(group, OF_GROUP, parameters[0].device)
         self._damped, self._settled = {}, True
-        self._dicts = list(map(id, self.state.values()))
+        self._members = [list(group["params"]) for group in self.param_groups]
 
-    def _untouched(self) -> bool:
-        """Tell whether the states are those that settled: trainers move them to devices and back.
+    def _untouched(self, names: Iterable[str] = ("step",)) -> bool:
+        """Tell whether groups and states are those that settled: trainers move states around.
 
-        Who moves one puts copies into a state, or a new dict in its place.
+        Who moves one puts copies into a state, or a new dict in its place. `names` are the numbers
+        that are looked at: a step counts steps alone, a fold renews all.
         """
-        if list(map(id, self.state.values())) != self._dicts:
+        groups = self.param_groups
+        if len(groups) != len(self._members):
             return False
-        return all(columns.are_held() for columns in self._columns.values())
+        if not all(same(g["params"], own) for g, own in zip(groups, self._members, strict=True)):
+            return False
+        return all(columns.are_held(self.state, names) for columns in self._columns.values())
 
     def _measured_of(self, group: dict[str, Any]) -> list[Tensor]:
         return [p for p in group["params"] if self._measured(p)]

@@ -28,7 +28,9 @@ from equilibrate.distributed import cut_like, local, over_shards
 State = dict[str, Any]
 
 # Read and written in the precision they were saved in, whatever the parameter's own (`restore`).
-_KEPT_PRECISION = ("diagonal", "momentum_buffer", "probes", "weight", "scale", "unseen")
+_KEPT_PRECISION = (
+    "diagonal", "momentum_buffer", "probes", "weight", "probed_at", "scale", "unseen"
+)  # fmt: skip
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
