@@ -285,6 +285,26 @@ def test_a_parameter_used_late_by_one_rank_is_measured_by_all_one_step_later():
     torch.testing.assert_close(first, second, rtol=0, atol=0)
 
 
+def _never_used(rank, world, options):
+    model, idle = DistributedDataParallel(model_of()), torch.nn.Parameter(torch.ones(2))
+    optimizer = ESGD([*model.parameters(), idle], probe_every=3, **options)
+    due = []
+    for step in range(9):
+        due.append(optimizer.probe_due)
+        loss = _loss(model, rank, step)
+        optimizer.probe(loss)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return due
+
+
+@pytest.mark.parametrize("options", [{}, {"capturable": True}], ids=str)
+def test_a_parameter_that_no_rank_uses_does_not_make_every_step_probe(options):
+    expected = [step % 3 == 0 for step in range(9)]
+    assert run(_never_used, 2, options) == [expected, expected]
+
+
 def _unequal_numbers_of_micro_batches(rank, world):
     model = DistributedDataParallel(model_of())
     optimizer = ESGD(model.parameters(), probe_every=2)

@@ -71,7 +71,8 @@ class CurvatureOptimizer(Limiting):
         tried = bool(self._pending)
         self._settle()
         self._fold_pending(words)
-        self._settle()
+        if not self._settled:
+            self._settle()
         self._require_curvature(moving, tried)
         self._unscale(moving)
         found = [self._movement(place, group) for place, group in enumerate(self.param_groups)]
