@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import against, probe_cost, replay
+from benchmarks import against, probe_cost, replay, update_bandwidth
 from benchmarks.measure import ratio, records
 from benchmarks.models import MODELS, Problem
 from benchmarks.rivals import EVERY, RIVALS, Plain, Probing
 from benchmarks.table import TABLES
 from benchmarks.table import against as table
 from equilibrate import ESGD
+from equilibrate.rules import on_device
 
 ROOT = Path(__file__).parent.parent
 CPU = torch.device("cpu")
@@ -33,6 +34,7 @@ def tiny(monkeypatch):
 def test_the_tables_of_the_records_kept_are_those_on_the_page():
     page = (ROOT / "docs" / "speed.md").read_text()
     assert table(records(ROOT / "docs" / "speed-cpu.jsonl")) in page
+    page = (ROOT / "docs" / "speed-gpu.md").read_text()
     found = records(ROOT / "docs" / "speed-gpu.jsonl")
     for draw in TABLES.values():
         assert draw(found) in page
@@ -75,11 +77,25 @@ def test_the_cost_of_a_probe_is_recorded(tmp_path, monkeypatch):
     assert "here" in line
 
 
-def test_plain_and_fused_paths_are_compared(monkeypatch):
-    class Traced(ESGD):
-        def __init__(self, params, fused=False, **options):
-            super().__init__(params, capturable=fused, **options)
+class Traced(ESGD):
+    """In the place of a fused ESGD, which would be built first."""
 
+    def __init__(self, params, fused=False, **options):
+        super().__init__(params, capturable=fused, **options)
+
+
+def test_every_way_to_update_is_timed(tmp_path, monkeypatch):
+    monkeypatch.setattr(update_bandwidth, "ESGD", Traced)
+    monkeypatch.setattr(update_bandwidth.fused, "compiled", lambda: on_device.step)
+    update_bandwidth.measure("here", [(4, 3), (5,)], CPU, 0.0, tmp_path / "update.jsonl")
+    found = records(tmp_path / "update.jsonl")
+    names = {r["method"] for r in found}
+    assert {"copy", "SGD", "AdamW, fused", "ESGD, compiled foreach", "folding a product"} <= names
+    assert all(min(r["times"]) > 0 for r in found)
+    assert "| folding a product |" in TABLES["update"](found)
+
+
+def test_plain_and_fused_paths_are_compared(monkeypatch):
     monkeypatch.setattr(replay, "ESGD", Traced)
     found = replay.compare("sine field", CPU, True)
     assert found["fused from plain"] < 1e-4
