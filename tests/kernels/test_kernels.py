@@ -204,7 +204,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", list(CHANGES.values()), ids=list(CHANGES))
-def test_what_is_remembered_of_tensors_is_forgotten_when_they_change(change, monkeypatch):
+def test_tensors_that_change_between_steps_are_moved_as_they_are(change, monkeypatch):
     monkeypatch.setattr(capture, "runs_kernels", lambda device: True)
     ends = []
     for options in ({}, {"fused": True}):

@@ -81,11 +81,7 @@ def addresses(tensors: Sequence[Tensor]) -> tuple[Tensor, bool]:
 
     And whether every tensor begins at a multiple of 16 bytes: then loads may be that wide.
     """
-    return table(tuple(map(Tensor.data_ptr, tensors)), tensors[0].device)
-
-
-def table(numbers: tuple[int, ...], device: torch.device) -> tuple[Tensor, bool]:
-    """Return the same of addresses that are known."""
+    numbers, device = tuple(map(Tensor.data_ptr, tensors)), tensors[0].device
     aligned = not reduce(or_, numbers) % 16
     if capturing(device):  # the table must live, and be written, with the graph
         return _written(numbers, device), aligned

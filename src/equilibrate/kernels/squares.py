@@ -11,8 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from equilibrate.kernels.blocks import BLOCK, TYPES, addresses, at, plan, table
-from equilibrate.kernels.fixed import Fixed
+from equilibrate.kernels.blocks import BLOCK, TYPES, addresses, at, plan
 
 
 def squares(
@@ -22,13 +21,11 @@ def squares(
     damping: Tensor,
     fill: Tensor,
     update_limit: float | None = None,
-    fixed: Fixed | None = None,
 ) -> Tensor:
     """Return a sum for each of some tensors of one device and one set of dtypes, laid out alike."""
     device, count = gradients[0].device, len(gradients)
-    known = fixed or Fixed([diagonals])
-    chart = plan(known.sizes, device)
-    places, aligned = table(known.addresses, device)
+    chart = plan(tuple(map(Tensor.numel, gradients)), device)
+    places, aligned = addresses(diagonals)
     new, also_aligned = addresses(gradients)
     parts = torch.empty(chart.blocks, dtype=torch.float64, device=device)
     _squares[(chart.blocks,)](
@@ -42,7 +39,7 @@ def squares(
         parts,
         update_limit or 0.0,
         GRADIENT=TYPES[gradients[0].dtype],
-        WIDE=TYPES[known.kinds[0]],
+        WIDE=TYPES[diagonals[0].dtype],
         LIMITED=update_limit is not None,
         ALIGNED=aligned and also_aligned,
         BLOCK=BLOCK,

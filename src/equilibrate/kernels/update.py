@@ -10,8 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from equilibrate.kernels.blocks import BLOCK, TYPES, addresses, at, plan, table
-from equilibrate.kernels.fixed import Fixed
+from equilibrate.kernels.blocks import BLOCK, TYPES, addresses, at, plan
 from equilibrate.kernels.growth import limit_
 from equilibrate.kernels.squares import squares
 
@@ -35,18 +34,15 @@ def step(
     maximize: bool,
     update_limit: float | None = None,
     scale: Tensor | None = None,
-    fixed: Fixed | None = None,
 ) -> None:
     """Move tensors of one device and one set of dtypes, each dense and laid out as its others are.
 
     `damping` and `fill` hold a number for each tensor, the other tensors one, in any precision.
-    `fixed` is what is already known of parameters, diagonals and buffers.
     """
-    device, others = parameters[0].device, [] if buffers is None else [buffers]
-    known = fixed or Fixed([parameters, diagonals, *others])
-    chart = plan(known.sizes, device)
-    places, aligned = table(known.addresses, device)
-    new, also_aligned = addresses(gradients)
+    first = parameters[0]
+    chart = plan(tuple(map(Tensor.numel, parameters)), first.device)
+    places, aligned = addresses([*parameters, *diagonals, *(buffers or [])])
+    new, also_aligned = addresses(gradients)  # apart: they alone are elsewhere in every step
     _update[(chart.blocks,)](
         places,
         new,
@@ -61,9 +57,9 @@ def step(
         lr if scale is None else scale,
         len(parameters),
         update_limit or 0.0,
-        PARAMETER=TYPES[known.kinds[0]],
+        PARAMETER=TYPES[first.dtype],
         GRADIENT=TYPES[gradients[0].dtype],
-        WIDE=TYPES[known.kinds[1]],
+        WIDE=TYPES[diagonals[0].dtype],
         MOMENTUM=buffers is not None,
         NESTEROV=nesterov,
         SHRINKS=weight_decay is not None,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from equilibrate.kernels.capture import capturing, numbers
-from equilibrate.kernels.fixed import Memory, same
+from equilibrate.kernels.lists import same
 from equilibrate.optim.state import State
 
 OF_PARAMETER = {
@@ -35,7 +35,6 @@ class Held(Protocol):
 
     parameters: list[Tensor]
     sizes: Tensor
-    memory: Memory  # of a rule that moves them
 
     @property
     def states(self) -> list[State]:
@@ -68,7 +67,6 @@ class Columns:
             raise RuntimeError(FIRST_IN_CAPTURE)
         self.parameters = list(parameters)
         self.sizes = torch.tensor([p.numel() for p in parameters]).to(device)
-        self.memory = Memory()
         self._states, self._keys = states, list(states)
         place = {id(p): i for i, p in enumerate(self._keys)}
         self._places = [place[id(p)] for p in parameters]
@@ -124,7 +122,6 @@ class Picked:
         """Take parameters whose numbers are on the device."""
         self.parameters, self._states = list(parameters), states
         self.sizes = numbers([p.numel() for p in parameters], parameters[0].device).long()
-        self.memory = Memory()
 
     @property
     def states(self) -> list[State]:

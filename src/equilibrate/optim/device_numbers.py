@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from equilibrate.kernels.capture import capturing, number, numbers
-from equilibrate.kernels.fixed import same
+from equilibrate.kernels.lists import same
 from equilibrate.optim import growth
 from equilibrate.optim.columns import FIRST_IN_CAPTURE, Held
 from equilibrate.optim.damping import noise_level

@@ -8,7 +8,6 @@ from typing import Any
 from torch import Tensor
 
 from equilibrate.distributed import all_plain, cut_like, local
-from equilibrate.kernels.fixed import Memory
 from equilibrate.rules import foreach, fused, on_device, reference
 
 _SWITCHES = ("nesterov", "maximize", "update_limit")
@@ -25,7 +24,7 @@ class Movement:
         states: theirs.
         buffers: of momentum, if there is any.
         numbers: learning rate, damping and the like, as the rule wants them.
-        memory: of a rule, where the numbers are on the device; else they are plain.
+        settled: whether they are on the device.
     """
 
     group: Mapping[str, Any]
@@ -34,7 +33,7 @@ class Movement:
     states: list[dict[str, Any]]
     buffers: list[Tensor] | None
     numbers: dict[str, Any]
-    memory: Memory | None = None
+    settled: bool = False
 
     def __post_init__(self) -> None:
         """Take this rank's part of every tensor."""
@@ -50,28 +49,23 @@ class Movement:
 
     @property
     def _rule(self) -> ModuleType:
-        if self.memory is not None:
+        if self.settled:
             return fused if self.group["fused"] else on_device
         return reference if self.group["foreach"] is False else foreach
 
     def _diagonals(self) -> list[Tensor]:
         """Return D as the rule wants it: the magnitude is not kept, it may be a copy."""
-        if self.memory is not None:
-            return self._stored
-        return list(map(self.kind.magnitude, self._stored))
-
-    def _remembering(self) -> dict[str, Any]:
-        return {"memory": self.memory} if self._rule is fused else {}
+        return self._stored if self.settled else list(map(self.kind.magnitude, self._stored))
 
     def move(self, scale: float | Tensor | None) -> None:
         """Move the parameters by an update multiplied by `scale`; None stands for one."""
-        switches = {name: self.group[name] for name in _SWITCHES} | self._remembering()
+        switches = {name: self.group[name] for name in _SWITCHES}
         columns = self._own, self._gradients, self._diagonals(), self.buffers
         self._rule.step(*columns, **self.numbers, **switches, scale=scale)
 
     def squares(self) -> Tensor:
         """Return the sum of u^2 over this rank's part of every tensor."""
-        numbers = {name: self.numbers[name] for name in ("damping", "fill")} | self._remembering()
+        numbers = {name: self.numbers[name] for name in ("damping", "fill")}
         limit = self.group["update_limit"]
         found: Tensor = self._rule.squares(
             self._gradients, self._diagonals(), **numbers, update_limit=limit

@@ -183,7 +183,7 @@ class CurvatureOptimizer(Limiting):
             return Movement(group, self._kind, parameters, states, buffers, plain)
         held.count_step()
         numbers = self._numbers(place, held)
-        return Movement(group, self._kind, parameters, states, buffers, numbers, held.memory)
+        return Movement(group, self._kind, parameters, states, buffers, numbers, settled=True)
 
     def _plain_numbers(self, place: int, parameters: list[Tensor]) -> dict[str, Any]:
         """Return what an update rule takes besides the big tensors, as plain numbers."""

@@ -14,7 +14,7 @@ from equilibrate.diagonals import fused as fused_fold
 from equilibrate.distributed import is_sharded
 from equilibrate.kernels import capture
 from equilibrate.kernels.capture import capturing, number
-from equilibrate.kernels.fixed import same
+from equilibrate.kernels.lists import same
 from equilibrate.optim import at_once, device_numbers, growth
 from equilibrate.optim.agreeing import Agreeing
 from equilibrate.optim.columns import OF_PARAMETER, Columns, Held, Picked

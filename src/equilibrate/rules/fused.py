@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from equilibrate.kernels import capture
-from equilibrate.kernels.fixed import Fixed, Memory, alike
+from equilibrate.kernels.lists import alike
 from equilibrate.rules import on_device
 
 _NO_COMPILER = (
@@ -37,20 +37,13 @@ def step(
     *,
     damping: Tensor,
     fill: Tensor,
-    memory: Memory | None = None,
     **settings: Any,
 ) -> None:
-    """Move every parameter in place, as `on_device.step` does; all on one device.
-
-    `memory` is where it may remember, from one step to the next, what it found out about the
-    parameters and their state.
-    """
-    fixed = _fixed(
-        memory, gradients, [parameters, diagonals, *([] if buffers is None else [buffers])]
-    )
-    if fixed is not None:
-        numbers = {"damping": damping, "fill": fill, "fixed": fixed}
-        triton_kernels().step(parameters, gradients, diagonals, buffers, **numbers, **settings)
+    """Move every parameter in place, as `on_device.step` does; all on one device."""
+    if _at_once(parameters, gradients, diagonals, buffers):
+        triton_kernels().step(
+            parameters, gradients, diagonals, buffers, damping=damping, fill=fill, **settings
+        )
         return
     for way, places in _sorted(parameters, gradients, diagonals, buffers):
         taken = [_take(column, places) for column in (parameters, gradients, diagonals)]
@@ -70,13 +63,12 @@ def squares(
     damping: Tensor,
     fill: Tensor,
     update_limit: float | None = None,
-    memory: Memory | None = None,
 ) -> Tensor:
     """Return the sum of u^2 over every tensor, as `on_device.squares` does, in one pass."""
-    fixed = _fixed(memory, gradients, [diagonals])
-    if fixed is not None:
-        numbers = {"damping": damping, "fill": fill, "update_limit": update_limit, "fixed": fixed}
-        at_once: Tensor = triton_kernels().squares(gradients, diagonals, **numbers)
+    if _at_once(gradients, diagonals):
+        at_once: Tensor = triton_kernels().squares(
+            gradients, diagonals, damping=damping, fill=fill, update_limit=update_limit
+        )
         return at_once
     found = list(torch.zeros_like(damping).unbind())
     for way, places in _sorted(gradients, diagonals):
@@ -100,16 +92,9 @@ def limit_(squares: Tensor, elements: int, mean: Tensor, count: Tensor, **number
     return factor
 
 
-def _fixed(
-    memory: Memory | None, gradients: Sequence[Tensor], columns: Sequence[Sequence[Tensor]]
-) -> Fixed | None:
-    """Return what a kernel needs to know of columns that one launch takes: the usual case.
-
-    None where they have to be sorted, one by one, because they differ in layout or dtype.
-    """
-    if not gradients or not capture.runs_kernels(gradients[0].device) or not alike([gradients]):
-        return None
-    return (memory or Memory()).fixed(columns)
+def _at_once(first: Sequence[Tensor], *others: Sequence[Tensor] | None) -> bool:
+    """Tell whether one launch of a kernel takes them all: the usual case, told at little cost."""
+    return bool(first) and capture.runs_kernels(first[0].device) and alike(first, *others)
 
 
 def _take(column: Sequence[Tensor], places: Sequence[int]) -> list[Tensor]:

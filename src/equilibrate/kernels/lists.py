@@ -1,0 +1,38 @@
+"""Lists of tensors: whether two hold the same ones, and whether one launch takes them all.
+
+Both are asked in every step, about a hundred tensors and more: on a GPU the host that asks is what
+a step of many small tensors waits for.
+"""
+
+from collections.abc import Sequence
+from operator import is_
+
+from torch import Tensor
+
+
+def same(tensors: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
+    """Tell whether two lists hold the very same tensors in the same order.
+
+    Example:
+        >>> import torch
+        >>> one, other = torch.zeros(2), torch.zeros(2)
+        >>> same([one, other], [one, other]), same([one], [other]), same([one], [one, other])
+        (True, False, False)
+    """
+    return len(tensors) == len(others) and all(map(is_, tensors, others))
+
+
+def alike(first: Sequence[Tensor], *others: Sequence[Tensor] | None) -> bool:
+    """Tell whether one launch takes them all: contiguous, none empty, one dtype in each column.
+
+    Example:
+        >>> import torch
+        >>> alike([torch.zeros(2), torch.zeros(3)], [torch.zeros(2), torch.zeros(3).double()])
+        False
+    """
+    for column in (first, *others):
+        if column and not all(map(Tensor.is_contiguous, column)):
+            return False
+        if column and len({tensor.dtype for tensor in column}) > 1:
+            return False
+    return bool(first) and all(map(Tensor.numel, first))
