@@ -1,4 +1,4 @@
-"""The tables of docs/speed.md, drawn from records alone.
+"""The tables of docs/speed.md and docs/speed-gpu.md, drawn from records alone.
 
     python -m benchmarks.table docs/speed-cpu.jsonl docs/speed-gpu.jsonl
 
