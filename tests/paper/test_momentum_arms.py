@@ -11,7 +11,7 @@ from equilibrate.paper.momentum_arms import MOMENTUM_ARMS, grid
 from equilibrate.study.alone import Alone
 from equilibrate.study.problems import BUILT_IN
 from equilibrate.study.stack import Stack
-from equilibrate.study.stacked_rules import why_not_stacked
+from equilibrate.study.stacked_rules import SCHEDULES, why_not_stacked
 from tests.study.stacks import CPU, dense, parted, row_of, trials, vector_of
 
 
@@ -31,7 +31,7 @@ def test_every_arm_has_nine_trials_over_one_decade_and_three_momenta():
 
 def test_esgd_is_as_shipped_but_for_what_is_searched():
     esgd = MOMENTUM_ARMS["esgd"]
-    assert {*esgd.space, *esgd.fixed} == {"lr", "momentum", "nesterov", "momentum_schedule"}
+    assert {*esgd.space, *esgd.fixed} == {"lr", "momentum", "nesterov", *SCHEDULES}
 
 
 def test_every_task_searches_at_30_000_and_120_000_updates_and_ends_at_750_000():
@@ -71,6 +71,7 @@ def test_all_arms_in_one_mixed_stack_are_the_optimizers_alone():
         before = alone.optimizer.param_groups[0].get("momentum")
         alone.advance(21)
         assert parted(row_of(stack, row), vector_of(alone)) < 1e-9
+        assert alone.optimizer.param_groups[0]["lr"] == 0.1 * trial.settings["lr"]
         if trial.method != "adam":
             ending = trial.settings["momentum_schedule"] == "ending"
             assert before == (trial.settings["momentum"] if ending else 0.5)

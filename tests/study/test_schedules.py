@@ -56,6 +56,11 @@ def test_an_ending_lowers_the_momentum_of_the_last_updates_and_nothing_else():
     assert momentum_at("ending", 0.5, 2999, 3000) == 0.5
 
 
+def test_an_ending_takes_a_tenth_of_the_learning_rate_in_the_last_updates_and_nothing_else():
+    path = [learning_rate_factor("ending", update, 3000) for update in range(3000)]
+    assert path == [1.0] * 2000 + [0.1] * 1000
+
+
 def test_only_what_changes_is_handed_over_until_all_is_forgotten():
     given = []
     settings = {"lr": 1.0, "lr_schedule": "ramp:2", "momentum_schedule": "constant"}

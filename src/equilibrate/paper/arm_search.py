@@ -133,8 +133,8 @@ def _timed(asked: ArmSearch, problem: Problem, store: Store) -> list[Data]:
     name, arms = f"{asked.figure}-timing", {arm: asked.methods[arm] for arm in asked.drawn}
     how = (asked.problem, arms, asked.precision, asked.timed_together)
     try:
-        return [{**timing(store, name, problem, *how), "timing": asked.problem}]
-    except NotRecorded:  # of a frozen store
+        return [{**timing(store.for_times(), name, problem, *how), "timing": asked.problem}]
+    except NotRecorded:  # of a frozen store, or left for later
         return []
 
 

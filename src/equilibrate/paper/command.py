@@ -79,6 +79,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--records-only", action="store_true",
         help="compute and record, draw nothing: for a machine without matplotlib",
     )  # fmt: skip
+    parser.add_argument(
+        "--untimed", action="store_true",
+        help="leave the times of an update for a later run: for a GPU that others use as well",
+    )  # fmt: skip
 
 
 def execute(arguments: argparse.Namespace, command: str) -> int:
@@ -115,7 +119,8 @@ def execute(arguments: argparse.Namespace, command: str) -> int:
 
 def _run(arguments: argparse.Namespace, command: str) -> Path:
     """Compute with the trials of the studies here, or on the cluster that was named."""
-    means = Means(arguments.device, arguments.data, tuple(arguments.task), arguments.at_once)
+    tasks, timed = tuple(arguments.task), not arguments.untimed
+    means = Means(arguments.device, arguments.data, tasks, arguments.at_once, timed=timed)
     quick, out = arguments.quick, arguments.out
     with ExitStack() as leaving:
         if arguments.cluster is not None:

@@ -47,7 +47,7 @@ def describe(
         "Every method has a grid of three learning rates, inside one decade, times three momenta; "
         "the best of the search's last rung is trained anew with all seeds "
         "(NAG: the largest of Sutskever's schedule; Adam: beta1). In the last 1,000 updates no "
-        "momentum but Adam's exceeds 0.9.",
+        "momentum but Adam's exceeds 0.9, and every learning rate is a tenth.",
         "'Lowest' and 'highest' say that a winner lies at that end of its grid.",
         "CURVES-like images are generated to match four statistics of CURVES; their errors must "
         "not be set beside published CURVES errors.",

@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +71,11 @@ class Store:
     data: Path | None = None  # folder of the data files
     at_once: int = AT_ONCE  # trials of a study in one stack, at most
     crew: Crew | None = None  # who trains studies; None is this process
+    timed: bool = True  # whether times that are missing are measured
+
+    def for_times(self) -> "Store":
+        """Return the store that times come from: a frozen one where they are left for later."""
+        return self if self.timed else replace(self, frozen=True)
 
     def path(self, figure: str, settings: Mapping[str, Any]) -> Path:
         """Return the file of a record, named by the hash of what it depends on."""

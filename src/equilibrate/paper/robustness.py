@@ -96,7 +96,8 @@ def compute(
         records += _task(chosen, task, problem, store, progress)
     first = problems[chosen.task.problem](store.data)
     try:
-        timed = timing(store, first, chosen.task.problem, chosen.precision, chosen.timing)
+        how = (chosen.task.problem, chosen.precision, chosen.timing)
+        timed = timing(store.for_times(), first, *how)
         records.append({**timed, "timing": chosen.task.problem})
     except NotRecorded:  # the rest can be drawn and judged without it
         pass

@@ -29,6 +29,7 @@ class Means:
     tasks: tuple[str, ...] = ()  # of figures that have several; all where none is named
     at_once: int = AT_ONCE  # trials of a study in one stack, at most
     crew: Crew | None = None  # who trains studies; None is this process
+    timed: bool = True  # whether times that are missing are measured
 
 
 CPU = Means()
@@ -97,6 +98,7 @@ def _compute(figure: Figure, out: Path, quick: bool, *, means: Means) -> report.
         data=means.data,
         at_once=means.at_once,
         crew=means.crew,
+        timed=means.timed,
     )
     with _threads(None if figure.needs_gpu else 1):
         records = figure.compute(settings, store, progress)

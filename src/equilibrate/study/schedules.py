@@ -1,15 +1,17 @@
 """How the learning rate and the momentum change during a run, as functions of the update.
 
 A learning-rate schedule is a text: "constant", "cosine" (to zero over the run), "linear" (to zero),
-"ramp:N" (up over the first N updates), or two of them joined by "+", such as "ramp:3000+cosine".
+"ramp:N" (up over the first N updates), "ending" (a tenth in the last 1,000 updates), or two of them
+joined by "+", such as "ramp:3000+cosine".
 A momentum schedule is "constant", "ending" or "sutskever".
 """
 
 import math
 
 _STEP = 250  # updates between two rises of Sutskever's momentum
-_LAST = 1000  # updates at the end with less momentum
+_LAST = 1000  # updates at the end with less momentum, or smaller steps
 _LAST_MOMENTUM = 0.9
+_LAST_FACTOR = 0.1
 
 
 def learning_rate_factor(schedule: str, update: int, total: int) -> float:
@@ -32,9 +34,11 @@ def _factor(part: str, update: int, total: int) -> float:
         return 1 - update / total
     if part == "cosine":
         return 0.5 * (1 + math.cos(math.pi * update / total))
+    if part == "ending":
+        return _LAST_FACTOR if update >= total - _LAST else 1.0
     raise ValueError(
-        f'there is no learning-rate schedule {part!r}; there are "constant", "cosine", "linear" '
-        f'and "ramp:N" with a number N of updates, joined by "+"'
+        f'there is no learning-rate schedule {part!r}; there are "constant", "cosine", '
+        f'"linear", "ending" and "ramp:N" with a number N of updates, joined by "+"'
     )
 
 
