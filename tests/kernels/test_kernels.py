@@ -250,7 +250,9 @@ def test_the_numbers_after_folds_are_those_of_plain_folds(kind, options, monkeyp
         for number in range(8):
             if optimizer.probe_due or not number:
                 vectors = [_random(p.shape).sign() for p in parameters]
-                products = [_random(p.shape).clamp_min(0) for p in parameters]
+                # No contribution below zero: where a mean cancels, a kernel's fused multiply-adds
+                # round it otherwise, and without damping an update divides by it.
+                products = [_random(v.shape).clamp_min(0) * v for v in vectors]
                 products[3] *= 1e-12  # below rounding: no curvature of its own
                 if number == 4:
                     products[-1][0] = float("nan")
