@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from equilibrate.optim import growth
 from equilibrate.rules import stacked
 
 
@@ -71,23 +72,31 @@ def stepping(kind: ModuleType) -> Callable[..., None]:
 
 
 @cache
-def squaring(kind: ModuleType) -> Callable[..., Tensor]:
-    """Return what sums u^2 up, in double precision, for each trial and tensor."""
+def limiting(kind: ModuleType) -> Callable[..., Tensor]:
+    """Return what measures the update of every trial and limits its growth (`optim.growth`).
 
-    def squares(
+    It renews the averages and counts in place and returns the factor on each trial's update.
+    """
+
+    def limit(
         gradients: list[Tensor],
         diagonals: list[Tensor],
         damping: Tensor,
         fill: Tensor,
-        limit: Tensor | None,
+        update_limit: Tensor | None,
         rows: list[int],
+        elements: int,
+        averages: tuple[Tensor, Tensor],
+        allowed: Tensor,
     ) -> Tensor:
         totals = []
         for i, (gradient, diagonal) in enumerate(zip(gradients, diagonals, strict=True)):
-            numbers = damping[:, i : i + 1], fill[:, i : i + 1], limit
+            numbers = damping[:, i : i + 1], fill[:, i : i + 1], update_limit
             update = stacked.divided(gradient, kind.magnitude(diagonal), *numbers)
             square = update.double().square().view(len(update), -1, rows[i])
             totals.append(square.sum(-1).sum(-1))  # row by row first, as in a fold
-        return torch.stack(totals, 1)
+        size = (torch.stack(totals, 1).sum(1) / elements).sqrt()
+        factor = growth.limit_(size, *averages, allowed)
+        return factor.to(damping.dtype)
 
-    return squares
+    return limit

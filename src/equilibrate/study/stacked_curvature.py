@@ -21,7 +21,7 @@ from equilibrate.optim.damping import ROUNDINGS
 from equilibrate.study.fused import fused
 from equilibrate.study.passes import Hessian
 from equilibrate.study.sign_words import SignWords
-from equilibrate.study.stacked_arithmetic import folding, squaring, stepping
+from equilibrate.study.stacked_arithmetic import folding, limiting, stepping
 from equilibrate.study.stacked_optimizer import StackedOptimizer, wide
 
 KINDS: dict[type[Optimizer], ModuleType] = {ESGD: equilibration, JacobiSGD: jacobi}
@@ -63,7 +63,7 @@ class StackedCurvature(StackedOptimizer):
         signs = self.switches["distribution"] == "rademacher" and self.device.type == "cuda"
         self._words = SignWords(self.parameters) if signs else None
         self._step_all = fused(stepping(self.kind), self.device)
-        self._square_all = fused(squaring(self.kind), self.device)
+        self._limit_all = fused(limiting(self.kind), self.device)
 
     def probes_at(self, update: int) -> bool:
         """Tell whether a probe is due at an update."""
@@ -171,12 +171,18 @@ class StackedCurvature(StackedOptimizer):
         self, gradients: list[Tensor], diagonals: list[Tensor], limit: Tensor | None
     ) -> Tensor:
         """Return what multiplies the update of every trial, as `optim.limiting` does."""
-        numbers = self.damping, self.fill, limit
-        squares = self._square_all(gradients, diagonals, *numbers, self._rows)
-        size = (squares.sum(1) / self._sizes.sum()).sqrt()
-        allowed = self.numbers["growth_limit"]
-        factor = growth.limit_(size, self.update_mean, self.update_count, allowed)
-        return wide(factor.to(self.dtype))
+        factor: Tensor = self._limit_all(
+            gradients,
+            diagonals,
+            self.damping,
+            self.fill,
+            limit,
+            self._rows,
+            sum(p[0].numel() for p in self.parameters),
+            (self.update_mean, self.update_count),
+            self.numbers["growth_limit"],
+        )
+        return wide(factor)
 
     def tensors(self) -> dict[str, Any]:
         """Return everything kept, by name; the first dimension of all of it counts trials."""

@@ -45,6 +45,7 @@ class StackedOptimizer:
         self.step = torch.zeros_like(self.numbers["lr"])
         self._derived: Numbers = {}
         self._move = fused(_moving(self.rule.update), self.device) if self.rule.update else None
+        self._count = fused(_counting(self.rule.derive), self.device)
         self.renew()
 
     def _buffer_slot(self) -> list[str]:
@@ -71,9 +72,10 @@ class StackedOptimizer:
     def move(self, gradients: Sequence[Tensor | None]) -> None:
         """Move every trial along its gradient; None is a gradient of zeros."""
         assert self._move is not None
-        self.step.add_(1)
         if self.rule.counts:
-            self.renew()
+            self._count(self.numbers, self.step, self._derived)
+        else:
+            self.step.add_(1)
         self._move(
             self._views(self.parameters),
             self._views(self._filled(gradients), may_copy=True),
@@ -116,3 +118,15 @@ def _moving(update: Callable[..., None]) -> Callable[..., None]:
             update(parameter, gradient, **kept, **numbers, **switches)
 
     return move
+
+
+@cache
+def _counting(derive: Callable[[Numbers, Tensor], Numbers]) -> Callable[..., None]:
+    """Return a function that counts a step and derives anew, in place, what depends on it."""
+
+    def count(numbers: Numbers, step: Tensor, derived: Numbers) -> None:
+        step.add_(1)
+        for name, value in derive(numbers, step).items():
+            derived[name].copy_(wide(value.to(derived[name].dtype)))
+
+    return count
