@@ -9,13 +9,13 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from equilibrate.paper.drawing import MissingExtra
 from equilibrate.paper.figures import FIGURES
 from equilibrate.paper.records import AT_ONCE
 from equilibrate.paper.run import Means, record, run
 from equilibrate.study.arguments import CLUSTER, count
 from equilibrate.study.cluster import connected
 from equilibrate.study.files import StudyError
+from equilibrate.study.looks import MissingExtra
 from equilibrate.study.progress import clock
 from equilibrate.study.stopping import exit_status, stoppable
 

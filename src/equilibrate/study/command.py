@@ -14,9 +14,10 @@ from equilibrate.study.choose import Chooser
 from equilibrate.study.cluster import connected
 from equilibrate.study.compare import Means, Plan, adapted, compare
 from equilibrate.study.files import StudyError, explained, write_whole
+from equilibrate.study.looks import MissingExtra, require_drawing
 from equilibrate.study.methods import Method, find_method
 from equilibrate.study.outcome import Record
-from equilibrate.study.plots import MissingExtra, draw, require_drawing
+from equilibrate.study.plots import draw
 from equilibrate.study.problem import Problem, ProblemError, find_problem
 from equilibrate.study.problems import BUILT_IN
 from equilibrate.study.stopping import exit_status, stoppable

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import torch
 
-from equilibrate.paper.drawing import MissingExtra, require_drawing
 from equilibrate.paper.records import NotRecorded
 from equilibrate.study.arguments import count
 from equilibrate.study.files import StudyError
+from equilibrate.study.looks import MissingExtra, require_drawing
 from equilibrate.wins.arena import Arena
 from equilibrate.wins.fight import CHOICES
 from equilibrate.wins.fighters import BASELINE, FIGHTERS, OURS
