@@ -5,8 +5,6 @@ They run on a GPU; where triton is installed without one, TRITON_INTERPRET=1 run
     TRITON_INTERPRET=1 python -m pytest tests/kernels
 """
 
-import os
-
 import pytest
 import torch
 from torch import nn
@@ -17,18 +15,11 @@ from equilibrate.diagonals import equilibration, jacobi
 from equilibrate.kernels import capture
 from equilibrate.optim import growth
 from equilibrate.rules import fused, on_device
+from tests.kernels.device import DEVICE, RUNS_KERNELS
 from tests.optim.loops import train
 
 pytest.importorskip("triton")
-ON_GPU = torch.cuda.is_available()
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(
-        not ON_GPU and os.environ.get("TRITON_INTERPRET") != "1",
-        reason="needs a GPU, or the CPU as one",
-    ),
-]
-DEVICE = torch.device("cuda" if ON_GPU else "cpu")
+pytestmark = RUNS_KERNELS
 SHAPES = [(5, 3), (7,), (10_000,), (1,), (64,), (4096,), (4097,), *[(2,)] * 70]
 
 

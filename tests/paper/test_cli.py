@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from equilibrate import cli
-from equilibrate.paper import drawing, figure2, figure4, figures, run
+from equilibrate.paper import figure2, figure4, figures, run
+from equilibrate.study import looks
 from tests.paper.shrunken import shrink
 
 ROOT = Path(__file__).parents[2]
@@ -123,7 +124,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path, capsys):
 
 
 def test_without_matplotlib_the_extra_is_asked_for_before_computing(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(drawing.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(looks.importlib.util, "find_spec", lambda name: None)
     assert cli.main(["paper", "figure1", "--out", str(tmp_path)]) == 1
     assert "equilibrate[paper]" in capsys.readouterr().err
     assert not (tmp_path / "records").exists()

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from equilibrate.study import choose
+from equilibrate.study import choose, timing
 from equilibrate.study.alone import Alone
 from equilibrate.study.choose import Chooser, why_network_not_stacked
 from equilibrate.study.methods import METHODS, Method
@@ -113,7 +113,7 @@ def test_the_faster_way_is_taken_told_and_remembered(
 
 def test_both_ways_are_timed_in_turn_on_the_problem_itself(chooser, monkeypatch):
     order = []
-    monkeypatch.setattr(choose, "_timed", lambda advance: order.append(advance.__self__) or 1.0)
+    monkeypatch.setattr(timing, "seconds_per_update", lambda one, _: order.append(one) or 1.0)
     chooser().together(trials("esgd", rates(3), "float32"))
     assert [type(trainer) for trainer in order] == [Stack, Alone] * choose._ROUNDS
     assert all(trainer.updates == 1 for trainer in order)  # the warm-up is behind them

@@ -16,8 +16,8 @@ from equilibrate.cli import main
 from equilibrate.study import command
 from equilibrate.study.compare import Plan, adapted
 from equilibrate.study.journal import Journal
+from equilibrate.study.looks import MissingExtra
 from equilibrate.study.methods import METHODS, find_method
-from equilibrate.study.plots import MissingExtra
 
 PAGE = (Path(__file__).parents[2] / "docs" / "compare.md").read_text()
 FILE = PAGE.split("```python\n")[1].split("```")[0]

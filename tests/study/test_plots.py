@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from equilibrate.study import plots
+from equilibrate.study import looks, plots
 from equilibrate.study.methods import METHODS
 from equilibrate.study.summary import summarize
 from tests.study.synthetic import record, study
@@ -136,9 +136,9 @@ def test_the_same_records_give_the_same_file(tmp_path):
 
 
 def test_a_missing_matplotlib_is_named_with_the_extra(monkeypatch):
-    monkeypatch.setattr(plots.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(plots.MissingExtra, match=r"equilibrate\[paper\]"):
-        plots.require_drawing()
+    monkeypatch.setattr(looks.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(looks.MissingExtra, match=r"equilibrate\[paper\]"):
+        looks.require_drawing()
 
 
 def test_matplotlib_is_loaded_only_to_draw():

@@ -12,6 +12,7 @@ from equilibrate.inspect import report
 from equilibrate.inspect.findings import FULL, QUICK
 from equilibrate.inspect.measure import inspect
 from equilibrate.inspect.subject import InspectError, Subject
+from equilibrate.study.arguments import count
 from equilibrate.study.problem import Problem, ProblemError, find_problem
 from equilibrate.study.problems import BUILT_IN
 from equilibrate.study.progress import Progress
@@ -31,17 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("problem", metavar="PROBLEM", help=help_problem)
     add("--quick", action="store_true", help="fewer products: seconds, with wider intervals")
     add("--seed", type=int, default=0, help="of the network, the batches and the probes")
-    add("--batch-size", type=_count, metavar="B", help="(default: the problem's own)")
+    add("--batch-size", type=count, metavar="B", help="(default: the problem's own)")
     add("--device", choices=("cpu", "cuda"), default="cpu", help="(default: cpu)")
     add("--data", type=Path, metavar="DIR", help="folder of the built-in problems' data files")
     help_out = "the report (default: out/inspect-PROBLEM.html)"
     add("--out", type=Path, metavar="FILE", help=help_out)
-
-
-def _count(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
-    return int(text)
 
 
 def execute(arguments: argparse.Namespace, command: str) -> int:

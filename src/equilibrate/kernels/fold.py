@@ -13,6 +13,7 @@ import triton.language as tl
 from torch import Tensor
 
 from equilibrate.kernels.blocks import BLOCK, TYPES, addresses, at, plan
+from equilibrate.kernels.sums import sum_of
 
 
 def fold(
@@ -97,13 +98,7 @@ def _mix(diagonal, product, kept, entering, ok, mask, ROOTS: tl.constexpr, BLOCK
 @triton.jit
 def _sum_up(sums, counts, first, total, seen, BLOCK: tl.constexpr):
     tensor = tl.program_id(0)
-    start, stop = tl.load(first + tensor), tl.load(first + tensor + 1)
-    size = tl.zeros((BLOCK,), tl.float64)
-    number = tl.zeros((BLOCK,), tl.int64)
-    while start < stop:
-        block = start + tl.arange(0, BLOCK)
-        size += tl.load(sums + block, block < stop, 0.0)
-        number += tl.load(counts + block, block < stop, 0)
-        start += BLOCK
-    tl.store(total + tensor, tl.sum(size))
-    tl.store(seen + tensor, tl.sum(number))
+    start = tl.load(first + tensor)
+    count = tl.load(first + tensor + 1) - start
+    tl.store(total + tensor, sum_of(sums + start, count, BLOCK))
+    tl.store(seen + tensor, sum_of(counts + start, count, BLOCK))

@@ -9,6 +9,7 @@ import triton.language as tl
 from torch import Tensor
 
 from equilibrate.kernels.capture import number
+from equilibrate.kernels.sums import sum_of
 
 
 def limit_(
@@ -38,13 +39,7 @@ def _limit(
     squares, mean, count, factor, memory, allowed, tensors, elements,
     EARLY: tl.constexpr, MORE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    total = tl.zeros((BLOCK,), tl.float64)
-    start = 0
-    while start < tensors:
-        place = start + tl.arange(0, BLOCK)
-        total += tl.load(squares + place, place < tensors, 0.0)
-        start += BLOCK
-    size = tl.sqrt(tl.sum(total) / elements)
+    size = tl.sqrt(sum_of(squares, tensors, BLOCK) / elements)
     a, k = tl.load(mean), tl.load(count)
     fine = (size > 0) & (size < float("inf"))
     c = tl.load(allowed) * tl.where(k < EARLY, MORE, 1.0)

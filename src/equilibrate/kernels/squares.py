@@ -12,6 +12,7 @@ import triton.language as tl
 from torch import Tensor
 
 from equilibrate.kernels.blocks import BLOCK, TYPES, addresses, at, plan
+from equilibrate.kernels.sums import sum_of
 
 
 def squares(
@@ -78,10 +79,6 @@ def _squares(
 @triton.jit
 def _sum_up(parts, first, total, BLOCK: tl.constexpr):
     tensor = tl.program_id(0)
-    start, stop = tl.load(first + tensor), tl.load(first + tensor + 1)
-    found = tl.zeros((BLOCK,), tl.float64)
-    while start < stop:
-        block = start + tl.arange(0, BLOCK)
-        found += tl.load(parts + block, block < stop, 0.0)
-        start += BLOCK
-    tl.store(total + tensor, tl.sum(found))
+    start = tl.load(first + tensor)
+    count = tl.load(first + tensor + 1) - start
+    tl.store(total + tensor, sum_of(parts + start, count, BLOCK))

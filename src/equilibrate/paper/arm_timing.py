@@ -1,7 +1,6 @@
 """How long one update of each arm takes, measured side by side on the device at hand."""
 
 import statistics
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +10,7 @@ from equilibrate.paper.records import Data, Store
 from equilibrate.study.methods import Method
 from equilibrate.study.problem import Problem
 from equilibrate.study.stack import Stack
+from equilibrate.study.timing import in_turn
 from equilibrate.study.trial import Trial
 
 _ROUNDS = 5
@@ -46,8 +46,8 @@ def _measure(
 ) -> Data:
     device = torch.device(store.device)
     stacks = {arm: _stack(problem, arms[arm], precision, together, device) for arm in arms}
-    rounds = [{arm: _timed(stack) for arm, stack in stacks.items()} for _ in range(_ROUNDS)]
-    seconds = {arm: statistics.median(r[arm] for r in rounds) / together for arm in arms}
+    times = in_turn(stacks, _UPDATES, _ROUNDS)
+    seconds = {arm: statistics.median(own) / together for arm, own in times.items()}
     return {"seconds_per_update": seconds, "device": str(store.device)}
 
 
@@ -61,9 +61,3 @@ def _stack(
     stack = Stack(problem, arm, [trial] * together, device)
     stack.advance(1)
     return stack
-
-
-def _timed(stack: Stack) -> float:
-    started = time.perf_counter()
-    stack.advance(_UPDATES)
-    return (time.perf_counter() - started) / _UPDATES

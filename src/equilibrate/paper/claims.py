@@ -1,7 +1,6 @@
 """The claims table: one row for every checkable sentence of the paper, judged or not yet run."""
 
 import json
-import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 from equilibrate.paper.figure import Judgement, Verdict
 from equilibrate.paper.statements import STATEMENTS, Statement
+from equilibrate.study.strict_json import strict
 
 
 @dataclass(frozen=True)
@@ -50,16 +50,7 @@ def _row(statement: Statement, found: Judgement | None) -> Row:
     return Row(*head, statement.ours, f"tests {test_prefix(statement.claim)}*", verdict)
 
 
-def _plain(value: Any) -> Any:
-    """Return a value that strict JSON can hold: numbers that are not finite become null."""
-    if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def write(rows: Iterable[Row], path: Path, *, quick: bool) -> None:
     """Write the table for machines."""
-    content = {"quick": quick, "claims": [_plain(asdict(row)) for row in rows]}
+    content = {"quick": quick, "claims": [strict(asdict(row)) for row in rows]}
     path.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")

@@ -2,23 +2,22 @@
 
 import argparse
 import shlex
-import signal
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 
-from equilibrate.paper.drawing import MissingExtra
 from equilibrate.paper.figures import FIGURES
 from equilibrate.paper.records import AT_ONCE
 from equilibrate.paper.run import Means, record, run
 from equilibrate.study.arguments import CLUSTER, count
 from equilibrate.study.cluster import connected
 from equilibrate.study.files import StudyError
+from equilibrate.study.looks import MissingExtra
 from equilibrate.study.progress import clock
+from equilibrate.study.stopping import exit_status, stoppable
 
 DESCRIPTION = """\
 Compute the paper's figures, judge its claims, and write one HTML report beside the figures
@@ -28,14 +27,6 @@ with all records only draws.
 """
 
 TASKS = ("mnist", "mnist-linear", "curves-like", "curves-like-linear")
-
-
-class _Terminated(KeyboardInterrupt):
-    """SIGTERM, made to unwind like Ctrl-C."""
-
-
-def _terminate(number: int, frame: FrameType | None) -> None:
-    raise _Terminated
 
 
 def _only_named() -> str:
@@ -92,9 +83,9 @@ def execute(arguments: argparse.Namespace, command: str) -> int:
         print(f"no figure {unknown[0]!r}; there are {', '.join(FIGURES)}", file=sys.stderr)
         return 2
     started = time.perf_counter()
-    earlier = signal.signal(signal.SIGTERM, _terminate)
     try:
-        path = _run(arguments, command)
+        with stoppable():
+            path = _run(arguments, command)
     except (MissingExtra, StudyError) as error:
         print(f"\n{error}", file=sys.stderr)
         return 1
@@ -107,9 +98,7 @@ def execute(arguments: argparse.Namespace, command: str) -> int:
         return 1
     except KeyboardInterrupt as stop:
         print("\nstopped; the same command goes on from the records", file=sys.stderr)
-        return 143 if isinstance(stop, _Terminated) else 130
-    finally:
-        signal.signal(signal.SIGTERM, earlier)
+        return exit_status(stop)
     took = clock(time.perf_counter() - started)
     label = "records" if arguments.records_only else "report"
     label = f"quick {label}" if arguments.quick else label

@@ -1,9 +1,10 @@
 """How figures look: Okabe and Ito's colours, few lines; matplotlib is imported here alone."""
 
-import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from equilibrate.study.looks import STYLE, require_drawing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
@@ -13,28 +14,7 @@ BLACK, GREY = "#000000", "#999999"
 ORANGE, SKY, GREEN, YELLOW = "#E69F00", "#56B4E9", "#009E73", "#F0E442"
 BLUE, VERMILION, PURPLE = "#0072B2", "#D55E00", "#CC79A7"
 
-STYLE: Any = {
-    "font.size": 10,
-    "axes.titlesize": 10.5,
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "legend.frameon": False,
-    "figure.facecolor": "white",
-    "pdf.fonttype": 42,
-    "svg.fonttype": "path",  # the report looks the same whatever fonts its reader has
-    "svg.hashsalt": "equilibrate",  # the same records give the same file
-}
-
-
-class MissingExtra(RuntimeError):
-    """Raised where drawing is asked for and matplotlib is not installed."""
-
-
-def require_drawing() -> None:
-    """Raise, naming the extra to install, unless matplotlib is there."""
-    if importlib.util.find_spec("matplotlib") is None:
-        raise MissingExtra("drawing needs matplotlib: pip install 'equilibrate[paper]'")
+_STYLE: Any = {**STYLE, "font.size": 10, "axes.titlesize": 10.5, "pdf.fonttype": 42}
 
 
 def axes(rows: int, columns: int, size: tuple[float, float], **options: Any) -> tuple[Any, Any]:
@@ -44,7 +24,7 @@ def axes(rows: int, columns: int, size: tuple[float, float], **options: Any) -> 
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    matplotlib.rcParams.update(STYLE)
+    matplotlib.rcParams.update(_STYLE)
     picture = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(picture)
     return picture, picture.subplots(rows, columns, **options)

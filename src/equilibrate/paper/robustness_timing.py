@@ -4,7 +4,6 @@ The trials of a figure share a stack, so that their records cannot tell what eac
 Here SGD and ESGD take turns, every round on the same work, so that drift hits both alike.
 """
 
-import time
 from dataclasses import asdict
 
 import torch
@@ -14,6 +13,7 @@ from equilibrate.paper.robustness_points import METHODS, SHIPPED, Timing
 from equilibrate.study.problem import Problem
 from equilibrate.study.provenance import device_name
 from equilibrate.study.stack import Stack
+from equilibrate.study.timing import in_turn
 from equilibrate.study.trial import Trial
 
 
@@ -36,11 +36,8 @@ def measure(device: str, problem: Problem, precision: str, chosen: Timing) -> Da
     }
     for stack in stacks.values():
         stack.advance(updates)  # the warm-up is not what is timed
-    rounds = [
-        {name: _seconds(stack, updates) for name, stack in stacks.items()}
-        for _ in range(chosen.rounds)
-    ]
-    seconds = {name: [each[name] / chosen.together for each in rounds] for name in stacks}
+    times = in_turn(stacks, updates, chosen.rounds)
+    seconds = {name: [each / chosen.together for each in own] for name, own in times.items()}
     return {"seconds": seconds, "device": device_name(device)}
 
 
@@ -53,9 +50,3 @@ def _stack(
     size, epochs = problem.batch_size, chosen.epochs
     trial = Trial(problem.name, "", method, settings, 0, size, epochs, precision)
     return Stack(problem, METHODS[method], [trial] * chosen.together, torch.device(device))
-
-
-def _seconds(stack: Stack, updates: int) -> float:
-    started = time.perf_counter()
-    stack.advance(updates)
-    return (time.perf_counter() - started) / updates

@@ -11,12 +11,12 @@ from typing import Any
 import torch
 
 from equilibrate.paper import report
-from equilibrate.paper.drawing import require_drawing
 from equilibrate.paper.figure import Figure
 from equilibrate.paper.figures import FIGURES
 from equilibrate.paper.records import AT_ONCE, NotRecorded, Store
 from equilibrate.paper.studies import require_device
 from equilibrate.study.crew import Crew
+from equilibrate.study.looks import require_drawing
 from equilibrate.study.progress import Progress
 
 

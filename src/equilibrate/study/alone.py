@@ -57,6 +57,8 @@ class Alone:
                 self._update()
                 self.updates += 1
             self._random = torch.get_rng_state()
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)  # whoever reads a clock sees what was done
 
     def _set(self, name: str, values: Sequence[float]) -> None:
         for group in self.optimizer.param_groups:

@@ -7,7 +7,6 @@ a study resumed elsewhere or on a busier day goes on as it began.
 """
 
 import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from equilibrate.study.passes import Passes
 from equilibrate.study.problem import Problem
 from equilibrate.study.stack import Stack
 from equilibrate.study.stacked_rules import structure, why_not_stacked
+from equilibrate.study.timing import in_turn
 from equilibrate.study.trial import Trial
 
 MOST_ON_A_GPU = 64
@@ -161,12 +161,6 @@ def why_network_not_stacked(problem: Problem, precision: str, device: torch.devi
 
 
 def _medians(*trainers: Trainer) -> list[float]:
-    """Return each trainer's median time for a number of updates, measured in turn."""
-    rounds = [[_timed(trainer.advance) for trainer in trainers] for _ in range(_ROUNDS)]
-    return [statistics.median(times) for times in zip(*rounds, strict=True)]
-
-
-def _timed(advance: Callable[[int], None]) -> float:
-    started = time.perf_counter()
-    advance(_UPDATES)
-    return time.perf_counter() - started
+    """Return each trainer's median time of an update, measured in turn."""
+    found = in_turn(dict(enumerate(trainers)), _UPDATES, _ROUNDS)
+    return [statistics.median(times) for times in found.values()]

@@ -4,11 +4,9 @@ import argparse
 import json
 import os
 import re
-import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 
 import torch
 
@@ -16,11 +14,13 @@ from equilibrate.study.choose import Chooser
 from equilibrate.study.cluster import connected
 from equilibrate.study.compare import Means, Plan, adapted, compare
 from equilibrate.study.files import StudyError, explained, write_whole
+from equilibrate.study.looks import MissingExtra, require_drawing
 from equilibrate.study.methods import Method, find_method
 from equilibrate.study.outcome import Record
-from equilibrate.study.plots import MissingExtra, draw, require_drawing
+from equilibrate.study.plots import draw
 from equilibrate.study.problem import Problem, ProblemError, find_problem
 from equilibrate.study.problems import BUILT_IN
+from equilibrate.study.stopping import exit_status, stoppable
 from equilibrate.study.summary import plain, summarize
 from equilibrate.study.table import table
 
@@ -29,19 +29,11 @@ class Refusal(RuntimeError):
     """Raised where the command cannot do what was asked; the text says what to do."""
 
 
-class _Terminated(KeyboardInterrupt):
-    """SIGTERM, made to unwind like Ctrl-C."""
-
-
-def _terminate(number: int, frame: FrameType | None) -> None:
-    raise _Terminated
-
-
 def execute(arguments: argparse.Namespace, command: str) -> int:
     """Run the command; return its exit status. Ctrl-C gives 130, SIGTERM 143."""
-    earlier = signal.signal(signal.SIGTERM, _terminate)
     try:
-        run(arguments)
+        with stoppable():
+            run(arguments)
     except (Refusal, ProblemError) as error:
         return _failed(error, 2)
     except (StudyError, MissingExtra) as error:
@@ -49,10 +41,7 @@ def execute(arguments: argparse.Namespace, command: str) -> int:
     except torch.OutOfMemoryError:
         return _failed("the device's memory is full; train fewer trials together, --at-once N", 1)
     except KeyboardInterrupt as stop:
-        _failed("stopped; the same command goes on from the records", 130)
-        return 143 if isinstance(stop, _Terminated) else 130
-    finally:
-        signal.signal(signal.SIGTERM, earlier)
+        return _failed("stopped; the same command goes on from the records", exit_status(stop))
     return 0
 
 

@@ -3,7 +3,6 @@
 matplotlib is imported only where something is drawn: records are read without it.
 """
 
-import importlib.util
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from equilibrate.study import panels
+from equilibrate.study.looks import STYLE, require_drawing
 from equilibrate.study.methods import Method
 from equilibrate.study.outcome import Record, comparable
 from equilibrate.study.summary import Summary, winners_of
@@ -20,26 +20,6 @@ from equilibrate.study.table import many
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _DASHES: Sequence[Any] = ("-", (0, (4, 1.6)), (0, (1.2, 1.2)))  # one more style a round of colours
 _MARKERS = ("o", "s", "^", "D", "v", "P", "*")
-
-_STYLE: Any = {
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "legend.frameon": False,
-    "figure.facecolor": "white",
-    "svg.fonttype": "path",  # looks the same whatever fonts its reader has
-    "svg.hashsalt": "equilibrate",  # the same records give the same file
-}
-
-
-class MissingExtra(RuntimeError):
-    """Raised where drawing is asked for and matplotlib is not installed."""
-
-
-def require_drawing() -> None:
-    """Raise, naming the extra to install, unless matplotlib is there."""
-    if importlib.util.find_spec("matplotlib") is None:
-        raise MissingExtra("drawing needs matplotlib: pip install 'equilibrate[paper]'")
 
 
 def draw(
@@ -74,7 +54,7 @@ def style(size: tuple[float, float]) -> AbstractContextManager[None]:
 
     font = 10 if size[0] >= 9 else 7.5
     sizes: Any = {"font.size": font, "axes.titlesize": font + 0.5, "lines.linewidth": font / 5}
-    return matplotlib.rc_context({**_STYLE, **sizes})
+    return matplotlib.rc_context({**STYLE, **sizes})
 
 
 def figure(

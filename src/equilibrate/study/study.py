@@ -8,6 +8,7 @@ stack may change the last bit.
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -64,26 +65,46 @@ def run_study(
     _check(problem, trials, search)
     if not trials:
         return {}
-    per_epoch = problem.updates_per_epoch
-    every = evaluate_every or max(1, round(search.rungs[-1] / 100))
-    course = Course(
-        make_trainer=make_trainer,
-        epochs=search.rungs[-1],
-        updates_per_epoch=per_epoch,
-        evaluate_every=max(1, round(every * per_epoch)),
-        checkpoint_seconds=checkpoint_seconds,
-        device=device,
+    course = _course(
+        problem, trials, search, evaluate_every,
+        make_trainer=make_trainer, checkpoint_seconds=checkpoint_seconds, device=device,
         report=report,
-        progress=dict.fromkeys((trial.key for trial in trials), 0.0),
-        total=sum(search.work(len(rivals)) for rivals in _by_method(trials)),
-    )
+    )  # fmt: skip
     with Journal(folder) as journal:
         _note_what_is_there(journal, trials, course, search)
-        crew, parts = crew or InTurn(), [trials] if mixed else _by_method(trials)
-        for part in [parts] if crew.several else [[asked] for asked in parts]:
-            groups = [g for asked in part for g in _groups(asked, together, course, journal)]
-            _run_rungs([trial for asked in part for trial in asked], groups, search, journal, crew)
+        parts = [trials] if mixed else _by_method(trials)
+        _run_parts(parts, together, course, search, journal, crew or InTurn())
         return {trial.key: journal.records[trial.key] for trial in trials}
+
+
+def _course(
+    problem: Problem, trials: list[Trial], search: Search, every: float | None, **how: Any
+) -> Course:
+    """Return how the trials train, evaluated `every` so many epochs, before any of them has."""
+    per_epoch, epochs = problem.updates_per_epoch, search.rungs[-1]
+    every = every or max(1, round(epochs / 100))
+    return Course(
+        epochs=epochs,
+        updates_per_epoch=per_epoch,
+        evaluate_every=max(1, round(every * per_epoch)),
+        progress=dict.fromkeys((trial.key for trial in trials), 0.0),
+        total=sum(search.work(len(rivals)) for rivals in _by_method(trials)),
+        **how,
+    )
+
+
+def _run_parts(
+    parts: list[list[Trial]],
+    together: Together,
+    course: Course,
+    search: Search,
+    journal: Journal,
+    crew: Crew,
+) -> None:
+    """Train one part after the other; a crew of several gets the groups of all at once."""
+    for part in [parts] if crew.several else [[asked] for asked in parts]:
+        groups = [g for asked in part for g in _groups(asked, together, course, journal)]
+        _run_rungs([trial for asked in part for trial in asked], groups, search, journal, crew)
 
 
 def _run_rungs(

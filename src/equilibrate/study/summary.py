@@ -21,6 +21,7 @@ from equilibrate.study.outcome import (
     winner,
 )
 from equilibrate.study.profile import performance_profile
+from equilibrate.study.strict_json import strict
 
 Profile = dict[str, list[tuple[float, float]]]
 
@@ -132,7 +133,7 @@ def summarize(
 
 def plain(summary: Summary) -> dict[str, Any]:
     """The summary as JSON values; what is infinite, because it never came, is null."""
-    values = _plain(dataclasses.asdict(summary))
+    values = strict(dataclasses.asdict(summary))
     assert isinstance(values, dict)
     return values
 
@@ -209,13 +210,3 @@ def spans(numbers: Sequence[int]) -> str:
         else:
             runs.append([number])
     return ", ".join(f"{r[0]} to {r[-1]}" if len(r) > 1 else str(r[0]) for r in runs)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import torch
 
-from equilibrate.paper.drawing import MissingExtra, require_drawing
 from equilibrate.paper.records import NotRecorded
+from equilibrate.study.arguments import count
 from equilibrate.study.files import StudyError
+from equilibrate.study.looks import MissingExtra, require_drawing
 from equilibrate.wins.arena import Arena
 from equilibrate.wins.fight import CHOICES
 from equilibrate.wins.fighters import BASELINE, FIGHTERS, OURS
@@ -39,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", type=Path, default=Path("out/wins"), metavar="DIR",
         help="folder of the page, the figures and the records (default: out/wins)")  # fmt: skip
     add("--device", choices=("cpu", "cuda"), default="cpu", help="where trials train")
-    add("--workers", type=_count, default=1, metavar="N", help="trials that train at once")
+    add("--workers", type=count, default=1, metavar="N", help="trials that train at once")
     add("--records-only", action="store_true",
         help="draw nothing: for a machine without matplotlib")  # fmt: skip
     add("--frozen", action="store_true", help="train nothing: draw from the records alone")
@@ -55,10 +56,10 @@ def _add_terms(parser: argparse.ArgumentParser) -> None:
         help=f"of {', '.join(FIGHTERS)}; {OURS} and {BASELINE} must be among them")  # fmt: skip
     add("--first", type=int, metavar="N",
         help="the first instance (default: 0); another number makes all of them fresh")  # fmt: skip
-    add("--tuning", type=_count, metavar="N", help="instances for tuning (default: 2)")
-    add("--finals", type=_count, metavar="N", help="instances for finals (default: 5)")
-    add("--epochs", type=_count, metavar="N", help="of a trial at most; shorter for a trial run")
-    add("--per-decade", type=_count, metavar="N", help="learning rates in a decade (default: 4)")
+    add("--tuning", type=count, metavar="N", help="instances for tuning (default: 2)")
+    add("--finals", type=count, metavar="N", help="instances for finals (default: 5)")
+    add("--epochs", type=count, metavar="N", help="of a trial at most; shorter for a trial run")
+    add("--per-decade", type=count, metavar="N", help="learning rates in a decade (default: 4)")
     add("--extensions", type=int, metavar="N", help="of all grids at most (default: 2)")
     add("--ramp", type=float, metavar="SHARE",
         help="of a run in which every learning rate rises first (default: none)")  # fmt: skip
@@ -108,13 +109,6 @@ def run(arguments: argparse.Namespace) -> Path:
 
 def _growth(text: str) -> float | None:
     return None if text == "none" else float(text)
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be 1 or more, got {number}")
-    return number
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

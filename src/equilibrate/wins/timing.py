@@ -7,14 +7,12 @@ with the Hessian, and that time belongs to the time until a target.
 """
 
 import statistics
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import torch
-
 from equilibrate.paper.records import Data
 from equilibrate.study.alone import Alone
+from equilibrate.study.timing import in_turn, seconds_per_update
 from equilibrate.wins.arena import Arena, Job, trainer
 from equilibrate.wins.fight import Result
 
@@ -69,13 +67,13 @@ def _measure(result: Result, best: Mapping[str, float], schedule: str, arena: Ar
     trainers = _trainers(result, best, schedule, arena)
     for one in trainers.values():
         one.advance(2)  # with the warm-up, which is no measure of the rest
-    rounds = [{f: _timed(t, _UPDATES) for f, t in trainers.items()} for _ in range(_ROUNDS)]
-    return {"seconds_per_update": {f: statistics.median(r[f] for r in rounds) for f in trainers}}
+    times = in_turn(trainers, _UPDATES, _ROUNDS)
+    return {"seconds_per_update": {f: statistics.median(own) for f, own in times.items()}}
 
 
 def _measure_first(result: Result, best: Mapping[str, float], schedule: str, arena: Arena) -> Data:
     def ratio(one: Alone) -> float:
-        return _timed(one, 1) / _timed(one, _AFTER_FIRST)
+        return seconds_per_update(one, 1) / seconds_per_update(one, _AFTER_FIRST)
 
     rounds = [
         {f: ratio(t) for f, t in _trainers(result, best, schedule, arena).items()}
@@ -96,11 +94,3 @@ def _trainers(
 
 def _instance(result: Result) -> int:
     return int(next(iter(result.finals.values()))[0]["instance"])
-
-
-def _timed(one: Alone, updates: int) -> float:
-    started = time.perf_counter()
-    one.advance(updates)
-    if one.device.type == "cuda":
-        torch.cuda.synchronize(one.device)
-    return (time.perf_counter() - started) / updates

@@ -1,0 +1,99 @@
+"""What the monitor says of a run is the dense answer."""
+
+import math
+from copy import deepcopy
+
+import pytest
+import torch
+
+from equilibrate import ESGD, cosine_distance
+from equilibrate.exact import equilibration, transformed
+from equilibrate.monitor import Monitor
+from equilibrate.monitor.denominators import divisor_of
+from tests.cases import NETWORK
+from tests.monitor.watched import EVERY_OPTIMIZER, OPTIMIZERS, measured
+
+
+def _divisor(optimizer, parameters):
+    group = optimizer.param_groups[0]
+    found = [divisor_of(optimizer, p, group) for p in parameters]
+    return None if found[0] is None else torch.cat([f.divisor.flatten() for f in found])
+
+
+@EVERY_OPTIMIZER
+def test_sharpness_and_condition_before_and_after(make):
+    record, optimizer, parameters, matrix = measured(make)
+    values = torch.linalg.eigvalsh((matrix + matrix.mT) / 2)
+    assert record["sharpness"] == pytest.approx(float(values[-1]), rel=1e-9)
+    assert record["smallest"] == pytest.approx(float(values[0]), rel=1e-9)
+    sizes = values.abs().sort().values
+    assert record["condition_median"] == pytest.approx(float(sizes[-1] / sizes[41]), rel=1e-6)
+    divisor = _divisor(optimizer, parameters)
+    if divisor is not None:
+        after = torch.linalg.eigvalsh(transformed(matrix, divisor))
+        assert record["preconditioned/sharpness"] == pytest.approx(float(after[-1]), rel=1e-6)
+        lr = optimizer.param_groups[0]["lr"]
+        times = record["preconditioned/sharpness_times_lr"]
+        assert times == pytest.approx(lr * float(after[-1]), rel=1e-6)
+
+
+def test_without_a_diagonal_of_its_own_the_optimizer_is_shown_equilibration():
+    record, _, parameters, matrix = measured(OPTIMIZERS["sgd"])
+    rows = equilibration(matrix).split([p.numel() for p in parameters])
+    divisor = torch.cat([r + 1e-2 * r.mean() for r in rows])
+    after = float(torch.linalg.eigvalsh(transformed(matrix, divisor))[-1])
+    # 200 probes know each row norm to 0.71 / sqrt(200) = 5%.
+    assert record["preconditioned/sharpness"] == pytest.approx(after, rel=0.15)
+    assert "layers/p0/learning_rate/median" not in record
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("probes", [4, 40, 400])
+def test_distances_and_errors_against_the_dense_answer(probes, seed):
+    options = {"probes": probes, "seed": 1000 * seed}
+    record, optimizer, parameters, matrix = measured(OPTIMIZERS["adam"], **options)
+    rows = equilibration(matrix)
+    gradient = torch.cat([
+        divisor_of(optimizer, p, optimizer.param_groups[0]).diagonal.flatten() for p in parameters
+    ])  # fmt: skip
+    exact = {
+        "equilibration_jacobi": cosine_distance(rows, matrix.diagonal().abs()),
+        "equilibration_gradient": cosine_distance(rows, gradient),
+        "jacobi_gradient": cosine_distance(matrix.diagonal().abs(), gradient),
+    }
+    for pair, distance in exact.items():
+        low, high = (record[f"distance/{pair}_{side}"] for side in ("low", "high"))
+        assert low <= float(distance) <= high, pair
+        assert probes < 400 or high - low < 0.15, pair
+    # One probe leaves sqrt(2) / 2 where no entry of a row stands out, and less otherwise.
+    if probes > 4:
+        assert 0.2 < record["layers/p0/relative_error"] * math.sqrt(probes) < 0.75
+
+
+def test_two_probes_leave_every_distance_open():
+    record = measured(OPTIMIZERS["adam"], probes=2)[0]
+    sides = [record[f"distance/jacobi_gradient_{side}"] for side in ("low", "high")]
+    assert sides == [0.0, 1.0]
+
+
+def test_the_error_of_the_optimizer_s_own_diagonal():
+    """ESGD's running mean of k probes scatters between seeds as the monitor says it does."""
+    found, said = [], []
+    for seed in range(40):
+        parameters, loss = NETWORK.parameters_and_loss()
+        optimizer = ESGD(parameters, lr=0.0, warmup_probes=16, seed=seed, decay=None)
+        optimizer.probe(loss())
+        found.append(optimizer.diagonal()[0])
+        if seed < 5:
+            named = [(f"p{i}", p) for i, p in enumerate(parameters)]
+            monitor = Monitor(named, optimizer, lambda r: None, probes=50, seed=seed)
+            said.append(monitor(loss())["layers/p0/relative_error"])
+    diagonals = torch.stack(found)
+    scatter = float((diagonals.var(0) / diagonals.mean(0).square()).mean().sqrt())
+    assert sum(said) / 5 == pytest.approx(scatter, rel=0.2)
+
+
+def test_a_copy_of_a_record_is_plain_data():
+    record = measured(OPTIMIZERS["esgd"])[0]
+    assert all(isinstance(v, (int, float)) for v in deepcopy(record).values())
+    assert not any(math.isnan(v) for k, v in record.items() if "sharpness" in k)

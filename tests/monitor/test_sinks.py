@@ -1,0 +1,57 @@
+"""Where records go: JSON lines, TensorBoard, any callable."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from equilibrate.monitor import JSONLines, Monitor, TensorBoard, numbers
+from tests.monitor.watched import small_model
+
+
+def test_sinks(tmp_path):
+    model = small_model()
+    optimizer = torch.optim.Adam(model.parameters())
+    loss = model(torch.randn(8, 6)).square().mean()
+    noted = []
+
+    class Writer:
+        def add_scalar(self, tag, value, step):
+            noted.append((tag, value, step))
+
+        def flush(self):
+            pass
+
+    lines, board = JSONLines(tmp_path / "deep" / "run.jsonl"), TensorBoard(Writer())
+    seen = []
+    sinks = [lines, board, seen.append]
+    monitor = Monitor(model, optimizer, lambda record: [sink(record) for sink in sinks])
+    monitor(loss)
+    read = json.loads((tmp_path / "deep" / "run.jsonl").read_text())
+    finite = numbers(seen[0])
+    assert {k: v for k, v in read.items() if isinstance(v, (int, float))} == finite
+    assert {tag: value for tag, value, _ in noted} == {k: finite[k] for k in finite if k != "step"}
+    assert {step for _, _, step in noted} == {0}
+    assert len(finite) > 50
+    # What MLflow takes in a name (W&B takes any); and its folders have no room for x beside x/y.
+    assert all(re.fullmatch(r"[\w.\-/ :]+", name) for name in finite)
+    assert not {str(Path(name).parent) for name in finite} & set(finite)
+
+
+def test_tensorboard_reads_what_was_written(tmp_path):
+    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    sink = TensorBoard(tmp_path)
+    for step in (0, 3):
+        sink({"step": step, "loss": 0.5 + step, "layers/0.weight/share_flat": 0.25, "note": "x"})
+    events = reader.EventAccumulator(str(tmp_path))
+    events.Reload()
+    assert sorted(events.Tags()["scalars"]) == ["layers/0.weight/share_flat", "loss"]
+    assert [(e.step, e.value) for e in events.Scalars("loss")] == [(0, 0.5), (3, 3.5)]
+
+
+def test_without_tensorboard_the_error_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "torch.utils.tensorboard", None)
+    with pytest.raises(ImportError, match="pip install tensorboard"):
+        TensorBoard(tmp_path)

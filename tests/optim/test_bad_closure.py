@@ -1,0 +1,91 @@
+"""What a closure must not do, and what it may."""
+
+from itertools import count
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from equilibrate import ESGD
+from tests.optim.bad_input import BOTH, DOUBLE, TRAINED, X, always_due, loss_of, network
+from tests.optim.loops import train_by_closure
+from tests.optim.watching import same, unchanged
+
+
+@BOTH
+@TRAINED
+def test_a_closure_that_accumulates_is_refused(kind, steps):
+    model = network()
+    optimizer = always_due(model, steps=steps, kind=kind, by_closure=True)
+    optimizer.zero_grad()
+    loss_of(model).backward()
+
+    def accumulating() -> Tensor:
+        loss = functional.smooth_l1_loss(functional.dropout(model(X)), X[:, :1])
+        loss.backward()
+        return loss
+
+    words = r"optimizer\.probe\(loss\).*zero_grad\(\)"
+    with unchanged(optimizer), pytest.raises(RuntimeError, match=words):
+        optimizer.step(accumulating)
+    assert not optimizer.measuring
+
+
+@BOTH
+@pytest.mark.parametrize("dtype", [torch.float32, DOUBLE], ids=str)
+@pytest.mark.parametrize("size", [8, 512])
+def test_a_closure_that_draws_a_new_batch_each_time_is_refused(kind, size, dtype):
+    model = network().to(dtype)
+    optimizer = kind(model.parameters(), lr=0.01)
+    draws = count()
+
+    def closure() -> Tensor:
+        generator = torch.Generator().manual_seed(next(draws))  # as a loader with its own
+        x = torch.randn(size, 3, dtype=dtype, generator=generator)
+        optimizer.zero_grad()
+        loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
+        loss.backward()
+        return loss
+
+    with unchanged(optimizer), pytest.raises(RuntimeError, match="the batch outside the closure"):
+        optimizer.step(closure)
+    assert not optimizer.measuring
+
+
+def test_a_closure_with_torchs_own_randomness_is_welcome():
+    model = network()
+    optimizer = ESGD(model.parameters(), lr=0.01, warmup_probes=3)
+
+    def noisy() -> Tensor:
+        x = torch.randn(8, 3, dtype=DOUBLE)
+        return (model(functional.dropout(x)) - x.sum(1, keepdim=True)).square().mean()
+
+    torch.manual_seed(0)
+    noisy()
+    after_one_pass = torch.get_rng_state()
+    torch.manual_seed(0)
+    train_by_closure(optimizer, noisy, 1)
+    assert same(torch.get_rng_state(), after_one_pass)
+
+
+@TRAINED
+@pytest.mark.parametrize("run", [2, 3])
+def test_an_error_inside_the_closure_at_a_displaced_point_leaves_no_trace(run, steps):
+    model = network()
+    optimizer = always_due(model, steps=steps, by_closure=True)
+    runs = count(1)
+
+    def failing() -> Tensor:
+        optimizer.zero_grad()
+        loss = loss_of(model)
+        loss.backward()
+        torch.rand(1)
+        if next(runs) == run:
+            raise KeyError("the user's own")
+        return loss
+
+    (3 * loss_of(model)).backward()
+    with unchanged(optimizer), pytest.raises(KeyError):
+        optimizer.step(failing)
+    assert not optimizer.measuring
