@@ -57,6 +57,7 @@ ROBUSTNESS = replace(
 MOMENTUM = momentum.Settings(
     tasks=(momentum.Task("mnist", (1, 3), 4, 1), momentum.Task("curves-like", (1, 2), 3, 1)),
     rates=1,
+    rounds=1,
     seeds=2,
     precision="float32",
     timed_together=1,

@@ -1,5 +1,6 @@
 """The momentum study: equal searches, halving, other seeds, S16 and S17 from records alone."""
 
+import shutil
 from dataclasses import replace
 from functools import partial
 
@@ -11,6 +12,7 @@ from equilibrate.paper.arm_records import error_at
 from equilibrate.paper.momentum_arms import MOMENTUM_ARMS, QUICK_SETTINGS, momentum_arms
 from equilibrate.paper.records import NotRecorded, Store
 from equilibrate.study.conclude import conclude
+from equilibrate.study.naming import canonical
 from equilibrate.study.progress import Progress
 from tests.paper.shrunken import MOMENTUM, PROBLEMS, shrink
 
@@ -75,6 +77,30 @@ def test_a_frozen_store_shows_a_task_without_the_others_seeds_and_times(computed
     momentum.draw(MOMENTUM, records)
     with pytest.raises(NotRecorded):
         compute(MOMENTUM, Store(tmp_path / "elsewhere", frozen=True), progress())
+
+
+def test_a_second_round_goes_on_from_the_first_and_the_best_of_both_wins(computed, tmp_path):
+    folder, records, _ = computed
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    both = replace(ONE_TASK, rounds=2)
+    assert compute(both, Store(tmp_path, frozen=True), progress()) == [
+        record for record in records if "mnist" in (record.get("task"), record.get("timing"))
+    ]  # the first round alone, while there is no second
+    going = Progress("momentum", momentum.units(both), stream=None)
+    found = compute(both, Store(tmp_path), going)
+    assert going.done == going.total
+    arms = momentum_arms([r for r in found if "timing" not in r], "mnist")
+    before = {r["key"] for r in records if r.get("task") == "mnist" and r["epochs"] == 3}
+    for arm in arms.values():
+        assert len(arm.searched) == 6
+        assert sum(r["key"] in before for r in arm.searched) == 3
+        finished = [r for r in arm.searched if r["status"] == "finished"]
+        assert arm.best["final_error"] == min(r["final_error"] for r in finished)
+        assert {canonical(r["settings"]) for r in arm.seeds} == {canonical(arm.best["settings"])}
+    assert compute(both, Store(tmp_path, frozen=True), progress()) == found
+    rising = [row[0] for row in momentum.describe(both, found).tables[0].rows if "rising" in row[2]]
+    won = [a.label for a in arms.values() if "sutskever" in a.best["settings"].values()]
+    assert rising == won
 
 
 def test_it_draws_and_describes(computed, tmp_path):
@@ -151,7 +177,8 @@ def test_a_quick_run_computes_it_only_where_it_is_named():
     assert "momentum" in run._possible(False, run.Means(device="cuda"))
     quick = momentum.settings(True)
     assert momentum.units(quick) == 5 * (1 + 2)
-    assert all(len(momentum._settings_of(quick, arm)) == 1 for arm in quick.arms)
+    (only,) = momentum._rounds(quick)
+    assert [len(own) for own in only.values()] == [1] * 5
     for arm, own in QUICK_SETTINGS.items():
         space = MOMENTUM_ARMS[arm].space
         assert space["lr"].low <= own["lr"] <= space["lr"].high

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from equilibrate.paper import momentum
-from equilibrate.paper.momentum_arms import MOMENTUM_ARMS, grid
+from equilibrate.paper.momentum_arms import MOMENTUM_ARMS, ROUNDS, grid
 from equilibrate.study.alone import Alone
 from equilibrate.study.problems import BUILT_IN
 from equilibrate.study.stack import Stack
@@ -15,8 +15,10 @@ from equilibrate.study.stacked_rules import SCHEDULES, why_not_stacked
 from tests.study.stacks import CPU, dense, parted, row_of, trials, vector_of
 
 
-def test_every_arm_has_nine_trials_over_one_decade_and_three_momenta():
-    for arm in MOMENTUM_ARMS.values():
+@pytest.mark.parametrize("arms", ROUNDS, ids=["first round", "second round"])
+def test_every_arm_has_nine_trials_over_one_decade_and_three_momenta(arms):
+    assert list(arms) == list(MOMENTUM_ARMS)
+    for arm in arms.values():
         assert arm.space["lr"].decades == pytest.approx(1)
         settings = grid(arm, 3)
         rates = [own["lr"] for own in settings]
@@ -29,9 +31,20 @@ def test_every_arm_has_nine_trials_over_one_decade_and_three_momenta():
         assert parts == pytest.approx([1 / 6, 1 / 2, 5 / 6], abs=1e-3)
 
 
-def test_esgd_is_as_shipped_but_for_what_is_searched():
-    esgd = MOMENTUM_ARMS["esgd"]
+@pytest.mark.parametrize("arms", ROUNDS, ids=["first round", "second round"])
+def test_esgd_is_as_shipped_but_for_what_is_searched(arms):
+    esgd = arms["esgd"]
     assert {*esgd.space, *esgd.fixed} == {"lr", "momentum", "nesterov", *SCHEDULES}
+
+
+def test_the_second_round_tries_what_the_first_did_not():
+    first, second = ({a: grid(arms[a], 3) for a in MOMENTUM_ARMS} for arms in ROUNDS)
+    for arm in MOMENTUM_ARMS:
+        assert not [own for own in second[arm] if own in first[arm]]
+    for arm in ("nag", "rmsprop", "jacobi", "esgd"):
+        assert {own["momentum_schedule"] for own in second[arm]} == {"sutskever"}
+    for arm in ("nag", "adam"):
+        assert min(own["lr"] for own in second[arm]) > max(own["lr"] for own in first[arm])
 
 
 def test_every_task_searches_at_30_000_and_120_000_updates_and_ends_at_750_000():
@@ -46,8 +59,8 @@ def test_every_task_searches_at_30_000_and_120_000_updates_and_ends_at_750_000()
 
 def test_the_work_of_a_task_is_known_beforehand():
     full = momentum.Settings()
-    search, seeds = 5 * (9 * 100 + 3 * 300), 5 * 3 * 2500
-    assert momentum.units(replace(full, tasks=full.tasks[:1])) == search + seeds == 46_500
+    search, seeds = 2 * 5 * (9 * 100 + 3 * 300), 5 * 3 * 2500
+    assert momentum.units(replace(full, tasks=full.tasks[:1])) == search + seeds == 55_500
 
 
 def _searched(epochs):

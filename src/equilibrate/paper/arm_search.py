@@ -1,9 +1,9 @@
 """A search of several arms on one problem, and its winners repeated with other seeds.
 
-All trials train at seed 0, as far as the search lets each of them; the winners then train with
-other seeds, or with all of them for longer. Reading needs no data, and shows what is there before
-the whole is: a task without its search is left out, seeds and times that are not recorded yet are
-missing.
+All trials train at seed 0, as far as the search lets each of them, round by round where it has
+several; the winners then train with other seeds, or with all of them for longer. Reading needs no
+data, and shows what is there before the whole is: a task without its search is left out; rounds,
+seeds and times that are not recorded yet are missing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +25,8 @@ from equilibrate.study.search import Search, past
 from equilibrate.study.trial import Trial
 
 Problems = Mapping[str, Callable[[Path | None], Problem]]
+Round = Mapping[str, Sequence[Mapping[str, Any]]]
+"""The settings of the trials of every arm that are searched side by side."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +37,9 @@ class ArmSearch:
         figure: whose records these are.
         problem: by its name among the problems.
         methods: the arms, by name.
-        drawn: the settings of every arm's trials.
-        search: how far its trials train.
+        rounds: the settings of every arm's trials, as many in every arm; the winner is the best of
+            all rounds.
+        search: how far the trials of a round train.
         epochs: where winners are chosen.
         seeds: that winners train with afterwards.
         seed_epochs: how long they then train.
@@ -50,7 +53,7 @@ class ArmSearch:
     figure: str
     problem: str
     methods: Mapping[str, Method]
-    drawn: Mapping[str, Sequence[Mapping[str, Any]]]
+    rounds: Sequence[Round]
     search: Search
     epochs: int
     seeds: range
@@ -67,10 +70,15 @@ class ArmSearch:
         return f"{self.figure}-{self.problem}{'-quick' if self.quick else ''}"
 
     @property
+    def arms(self) -> list[str]:
+        """The names of the arms."""
+        return list(self.rounds[0])
+
+    @property
     def work(self) -> float:
         """Trials times epochs."""
-        repeats = len(self.seeds) * self.seed_epochs
-        return float(sum(self.search.work(len(own)) + repeats for own in self.drawn.values()))
+        searched = sum(self.search.work(len(own)) for each in self.rounds for own in each.values())
+        return float(searched + len(self.arms) * len(self.seeds) * self.seed_epochs)
 
 
 def compute_searches(
@@ -106,15 +114,15 @@ def _at_hand(asked: ArmSearch, store: Store) -> bool:
 
 def _trained(asked: ArmSearch, problem: Problem, store: Store, progress: Progress) -> list[Data]:
     trial = partial(_trial, asked, problem, "" if store.frozen else problem.fingerprint)
-    end = asked.search.rungs[-1]
-    searched = [trial(arm, own, 0, end) for arm, listed in asked.drawn.items() for own in listed]
     at_once = AT_ONCE if store.device == "cuda" else 1  # on a CPU a stack of such networks loses
     together = partial(
         train, store, asked.study, problem, asked.methods, every=asked.every, at_once=at_once
     )
-    longest = together(searched, progress, search=asked.search)
+    longest: list[Data] = []
+    for searched in _searched(asked, store, trial):
+        longest += together(searched, progress, search=asked.search)
     records = [up_to(record, asked.epochs) for record in longest]
-    best = {arm: furthest(r for r in records if r["method"] == arm) for arm in asked.drawn}
+    best = {arm: furthest(r for r in records if r["method"] == arm) for arm in asked.arms}
     repeated = [
         trial(arm, found["settings"], seed, asked.seed_epochs)
         for arm, found in best.items()
@@ -129,8 +137,18 @@ def _trained(asked: ArmSearch, problem: Problem, store: Store, progress: Progres
     return [{**record, "task": asked.problem} for record in records]
 
 
+def _searched(asked: ArmSearch, store: Store, trial: Callable[..., Trial]) -> list[list[Trial]]:
+    """Return the trials of every round; where nothing is trained, of those that are recorded."""
+    end = asked.search.rungs[-1]
+    first, *later = [
+        [trial(arm, own, 0, end) for arm, listed in each.items() for own in listed]
+        for each in asked.rounds
+    ]
+    return [first, *(r for r in later if not store.frozen or known(store, asked.study, r))]
+
+
 def _timed(asked: ArmSearch, problem: Problem, store: Store) -> list[Data]:
-    name, arms = f"{asked.figure}-timing", {arm: asked.methods[arm] for arm in asked.drawn}
+    name, arms = f"{asked.figure}-timing", {arm: asked.methods[arm] for arm in asked.arms}
     how = (asked.problem, arms, asked.precision, asked.timed_together)
     try:
         return [{**timing(store.for_times(), name, problem, *how), "timing": asked.problem}]

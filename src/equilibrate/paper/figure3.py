@@ -80,7 +80,7 @@ def _searched(chosen: Settings, task: Task) -> ArmSearch:
         figure="figure3",
         problem=task.problem,
         methods=ARMS,
-        drawn={arm: _drawn(chosen, arm) for arm in task.arms},
+        rounds=[{arm: _drawn(chosen, arm) for arm in task.arms}],
         search=Search(rungs, eta=max(2, chosen.trials)),
         epochs=task.epochs,
         seeds=range(1, chosen.seeds),

@@ -44,10 +44,11 @@ def describe(
         "error over the whole training set, batch 200, no regularisation."
     )
     notes = (
-        "Every method has a grid of three learning rates, inside one decade, times three momenta; "
-        "the best of the search's last rung is trained anew with all seeds "
-        "(NAG: the largest of Sutskever's schedule; Adam: beta1). In the last 1,000 updates no "
-        "momentum but Adam's exceeds 0.9, and every learning rate is a tenth.",
+        "Every method has a grid of three learning rates, inside one decade, times three momenta, "
+        "and after its results a second one: on Sutskever's schedule ('rising') for those that "
+        "were not, in the next decade of learning rates for NAG and Adam. The best of the last "
+        "rung is trained anew with all seeds (Adam's momentum is beta1). In the last 1,000 "
+        "updates no momentum but Adam's exceeds 0.9, and every learning rate is a tenth.",
         "'Lowest' and 'highest' say that a winner lies at that end of its grid.",
         "CURVES-like images are generated to match four statistics of CURVES; their errors must "
         "not be set beside published CURVES errors.",
@@ -58,7 +59,8 @@ def describe(
 
 def _row(arm: Arm, first: int, seconds: Mapping[str, float]) -> tuple[str, ...]:
     best = arm.best["settings"]
-    settings = ", ".join(_setting(arm, name, best[name]) for name in _SHOWN if name in best)
+    shown = [_setting(arm, name, best[name]) for name in _SHOWN if name in best]
+    settings = ", ".join(shown + ["rising"] * (best.get("momentum_schedule") == "sutskever"))
     early = min(error_at(record, first) for record in arm.searched)
     cut = "" if arm.longest["status"] == "finished" else f" ({arm.longest['status']})"
     return (

@@ -4,7 +4,9 @@ A study lies in its own folder beside the figures' records. On a GPU all its tri
 mixed stack: that is what it does best.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -18,7 +20,7 @@ from equilibrate.study.methods import Method
 from equilibrate.study.naming import canonical
 from equilibrate.study.problem import Problem
 from equilibrate.study.progress import Progress
-from equilibrate.study.search import Search
+from equilibrate.study.search import Search, random_search
 from equilibrate.study.stack import Stack
 from equilibrate.study.study import run_study
 from equilibrate.study.trial import Trial
@@ -83,13 +85,7 @@ def train(
         return recorded(store, name, trials)
     require_device(name, trials[0].precision, store.device)
     device, width = torch.device(store.device), min(at_once, store.at_once)
-    done = 0.0
-
-    def report(moment: Moment) -> None:
-        nonlocal done
-        if moment.done > done:
-            progress.advance(moment.done - done, computed=moment.trained > 0)
-            done = moment.done
+    counted = _Counted(progress)
 
     def make_trainer(members: list[Trial]) -> Trainer:
         if width == 1:
@@ -107,9 +103,38 @@ def train(
         together=together,
         search=search,
         evaluate_every=every,
-        report=report,
+        report=counted.report,
         device=device,
         mixed=width > 1,
         crew=store.crew,
     )
+    counted.all_of(_work(trials, search))
     return [found[trial.key] for trial in trials]
+
+
+@dataclass
+class _Counted:
+    """The work of one study, counted as a part of a figure's."""
+
+    progress: Progress
+    done: float = 0.0
+    trained: float = 0.0
+
+    def report(self, moment: Moment) -> None:
+        """Count what is new: what was trained here, and what was found recorded."""
+        trained = moment.trained - self.trained
+        found = moment.done - self.done - trained
+        self.done, self.trained = moment.done, moment.trained
+        self.progress.advance(trained)
+        if found > 0:
+            self.progress.advance(found, computed=False)
+
+    def all_of(self, total: float) -> None:
+        """Count what nobody reported: a study of which all is recorded has nothing to tell."""
+        if total > self.done:
+            self.progress.advance(total - self.done, computed=False)
+
+
+def _work(trials: Sequence[Trial], search: Search | None) -> float:
+    chosen = search or random_search(trials[0].epochs)
+    return float(sum(map(chosen.work, Counter(trial.method for trial in trials).values())))
