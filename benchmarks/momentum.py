@@ -4,11 +4,13 @@
     python -m benchmarks.momentum --problems image-64-relu --rates 0.02 0.05 0.1 0.2 --out RECORDS
     python -m benchmarks.momentum --out RECORDS --table
     python -m benchmarks.momentum --growth --out RECORDS
+    python -m benchmarks.momentum --limits --rising 0.99 --rates 0.005 0.01 0.02 --out RECORDS
 
 Nesterov's momentum 0.9 without `growth_limit`, everything else as shipped: every learning rate with
 every `update_limit` and every ramp, and the same learning rates without momentum. `--growth` adds
-the rows of the shipped `growth_limit`. All trials of a problem train in one stack; the table shows
-the median over seeds and how many of them failed.
+the rows of the shipped `growth_limit`; `--rising` those of a momentum that rises to a number on
+Sutskever's schedule, else as shipped. No limit named leaves these alone. All trials of a problem
+train in one stack; the table shows the median over seeds and how many of them failed.
 """
 
 import argparse
@@ -44,21 +46,26 @@ def settings(
     growth: bool = False,
     limits: Sequence[float | None] = LIMITS,
     ramps: Sequence[str] = RAMPS,
+    rising: Sequence[float] = (),
 ) -> list[dict]:
     """Return the settings of every trial of one seed; with `growth` also those of the default."""
     nesterov = {"momentum": 0.9, "nesterov": True}
+    on_schedule = {"momentum_schedule": "sutskever", "nesterov": True}
     grows = [None, complete(ESGD, {})["growth_limit"]] if growth else [None]
     with_momentum = [
         {"lr": lr, "update_limit": limit, "growth_limit": grow, "lr_schedule": ramp, **nesterov}
         for grow, lr, limit, ramp in itertools.product(grows, rates, limits, ramps)
     ]
-    return [{"lr": lr} for lr in rates] + with_momentum
+    tops = itertools.product(rising, rates)
+    up = [{"lr": lr, "momentum": top, **on_schedule} for top, lr in tops]
+    return [{"lr": lr} for lr in rates if with_momentum or not up] + with_momentum + up
 
 
 def chosen(given: argparse.Namespace) -> dict:
     """Return which limits and ramps were asked for."""
     limits = [None if text == "none" else float(text) for text in given.limits]
-    return {"growth": given.growth, "limits": limits, "ramps": given.ramps}
+    also = {"growth": given.growth, "rising": given.rising}
+    return {"limits": limits, "ramps": given.ramps, **also}
 
 
 def train(problem: Problem, folder: Path, given: argparse.Namespace) -> None:
@@ -81,7 +88,7 @@ def table(folder: Path, rates: Sequence[float], **asked: Any) -> list[str]:
         end, start = final_error(record), record["curve"]["error"][0]
         found.setdefault((row, own["lr"]), []).append((end, end > FAILED * start))
     listed = settings(rates, **asked)
-    rows = ["no momentum", *(_row(own) for own in listed if "momentum" in own)]
+    rows = ["no momentum" if "momentum" not in own else _row(own) for own in listed]
     lines = [f"| | {' | '.join(f'lr {lr:g}' for lr in rates)} |", "| --- " * (1 + len(rates)) + "|"]
     for row in dict.fromkeys(rows):
         cells = [_cell(found.get((row, lr), [])) for lr in rates]
@@ -90,6 +97,8 @@ def table(folder: Path, rates: Sequence[float], **asked: Any) -> list[str]:
 
 
 def _row(own: dict) -> str:
+    if "momentum_schedule" in own:
+        return f"rising to {own['momentum']:g}"
     limit = "no limit" if own["update_limit"] is None else f"limit {own['update_limit']:g}"
     grow = own.get("growth_limit")  # in records from before there was one it was off
     limit = limit if grow is None else f"growth {grow:g}, {limit}"
@@ -112,7 +121,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--problems", nargs="+", default=["mnist", "curves-like"])
     parser.add_argument("--rates", nargs="+", type=float, default=list(RATES))
-    parser.add_argument("--limits", nargs="+", default=[str(x or "none") for x in LIMITS])
+    parser.add_argument("--rising", nargs="+", type=float, default=[])
+    parser.add_argument("--limits", nargs="*", default=[str(x or "none") for x in LIMITS])
     parser.add_argument("--ramps", nargs="+", default=list(RAMPS))
     parser.add_argument("--epochs", type=int, default=100)
     parser.add_argument("--seeds", type=int, default=2)
