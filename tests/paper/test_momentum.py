@@ -115,6 +115,16 @@ def test_it_draws_and_describes(computed, tmp_path):
     assert "best of the search at 8 updates" in described.tables[0].header
 
 
+def test_a_task_without_times_beside_one_with_them_says_so(computed):
+    _, records, _ = computed
+    known = [record for record in records if record.get("timing") != "curves-like"]
+    *_, timed, untimed = momentum.draw(MOMENTUM, known).axes
+    assert timed.get_lines()
+    assert [text.get_text() for text in untimed.texts] == [
+        "the time of an update is not recorded yet"
+    ]
+
+
 @pytest.fixture
 def _stacked(monkeypatch):
     """Let a study train in one mixed stack, as it does on a GPU."""

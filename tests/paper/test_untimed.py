@@ -80,11 +80,11 @@ def test_an_untimed_run_uses_the_times_that_are_there(untimed, monkeypatch):
 
 def _of_arms(module, chosen, records):
     """Whether curves against time are drawn, and the table tells the time of an update."""
-    _, below = module.draw(chosen, records).axes
-    said = "the time of an update is not recorded yet" in [t.get_text() for t in below.texts]
-    assert said != bool(below.get_lines())
+    _, *below = module.draw(chosen, records).axes
     (table,) = module.describe(chosen, records).tables
-    return bool(below.get_lines()), "-" not in {row[-1] for row in table.rows}
+    against_time = [panel for panel in below if panel.get_lines()]
+    assert against_time == below  # where no time is known there is no panel for it
+    return bool(below), "-" not in {row[-1] for row in table.rows}
 
 
 def _of_costs(module, chosen, records):

@@ -30,24 +30,35 @@ class Column:
 def draw_columns(
     columns: Sequence[Column], colours: Mapping[str, str], axis: Literal["epochs", "updates"]
 ) -> "Picture":
-    """Draw the winners' medians over seeds with a band from the best to the worst seed."""
-    picture, grid = axes(2, len(columns), (5.2 * len(columns) + 0.6, 7.2), squeeze=False)
-    for (above, below), column in zip(zip(*grid, strict=True), columns, strict=True):
+    """Draw the winners' medians over seeds with a band from the best to the worst seed.
+
+    Below, the same against time, where the time of an update is recorded for any task.
+    """
+    rows = 1 + any(column.seconds for column in columns)
+    picture, grid = axes(rows, len(columns), (5.2 * len(columns) + 0.6, 3.6 * rows), squeeze=False)
+    for panels, column in zip(zip(*grid, strict=True), columns, strict=True):
         for name, arm in column.arms.items():
-            updates = arm.updates_per_epoch
-            _curve(above, arm, updates if axis == "updates" else 1.0, colours[name])
-            if name in column.seconds:
-                _curve(below, arm, updates * column.seconds[name] / 60, colours[name])
-        _dress(above, TITLES[column.task], axis)
-        _dress(below, "", "minutes for one run of many at once")
-        if not below.get_lines():
-            _say(below, "the time of an update is not recorded yet")
+            scale = arm.updates_per_epoch if axis == "updates" else 1.0
+            _curve(panels[0], arm, scale, colours[name])
+        _dress(panels[0], TITLES[column.task], axis)
+        for below in panels[1:]:
+            _against_time(below, column, colours)
     for row in grid:
         row[0].set_ylabel("training squared error")
     handles, labels = grid[0][0].get_legend_handles_labels()
     picture.legend(handles, labels, loc="outside lower center", ncols=1 + len(columns), fontsize=9)
     drawn: Picture = picture
     return drawn
+
+
+def _against_time(panel: Any, column: Column, colours: Mapping[str, str]) -> None:
+    for name, arm in column.arms.items():
+        if name in column.seconds:
+            minutes = arm.updates_per_epoch * column.seconds[name] / 60
+            _curve(panel, arm, minutes, colours[name])
+    _dress(panel, "", "minutes for one run of many at once")
+    if not panel.get_lines():
+        _say(panel, "the time of an update is not recorded yet")
 
 
 def search_text(arm: Arm) -> str:

@@ -43,6 +43,9 @@ def describe(
         "by successive halving: median over seeds, band from the best to the worst seed. Squared "
         "error over the whole training set, batch 200, no regularisation."
     )
+    shown = [arm for column in _columns(records, timings) for arm in column.arms.values()]
+    if not any(len(arm.seeds) > 1 for arm in shown):
+        caption += " So far the search alone, at one seed: longer runs are not recorded yet."
     notes = (
         "Every method has a grid of three learning rates, inside one decade, times three momenta, "
         "and after its results a second one: on Sutskever's schedule ('rising') for those that "
