@@ -82,7 +82,10 @@ def test_the_table_on_momentum_follows_from_its_records():
     lines = momentum.table(ROOT / "results/momentum/image-64-relu", [0.02, 0.05, 0.1, 0.2])
     assert "\n".join(lines) in (ROOT / "docs/momentum.md").read_text()
     chosen = {"growth": True, "limits": [None], "ramps": ["constant"]}
-    lines = momentum.table(
-        ROOT / "results/momentum/curves-like", [0.005, 0.01, 0.02, 0.03], **chosen
-    )
+    rates = [0.005, 0.01, 0.02, 0.03]
+    lines = momentum.table(ROOT / "results/momentum/curves-like", rates, **chosen)
     assert "\n".join(lines) in (ROOT / "docs/momentum.md").read_text()
+    for name in ("mnist", "curves-like"):
+        both = {**chosen, "limits": [None, 0.1]}
+        lines = momentum.table(ROOT / "results/momentum-full" / name, rates, **both)
+        assert "\n".join(lines) in (ROOT / "docs/momentum.md").read_text()
