@@ -16,7 +16,7 @@ from equilibrate.curvature import (
 )
 from equilibrate.diagonals import Estimate, estimate_equilibration, estimate_jacobi
 from equilibrate.exact import condition_number, cosine_distance
-from equilibrate.optim import ALGORITHM_1, ESGD, JacobiSGD
+from equilibrate.optim import ALGORITHM_1, ESGD, JacobiSGD, RisingMomentum
 from equilibrate.statistics import frozen_statistics
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "Estimate",
     "JacobiSGD",
     "LossHessian",
+    "RisingMomentum",
     "condition_number",
     "cosine_distance",
     "difference_product",

@@ -238,12 +238,16 @@ def test_the_numbers_after_folds_are_those_of_plain_folds(kind, options, monkeyp
         torch.manual_seed(0)
         parameters = [nn.Parameter(_random(shape)) for shape in [*SHAPES[:6], *[(2,)] * 20]]
         optimizer = kind(parameters, lr=0.01, probe_every=2, **options, **more)
+        signs = [_random(p.shape).sign() for p in parameters]
         for number in range(8):
             if optimizer.probe_due or not number:
                 vectors = [_random(p.shape).sign() for p in parameters]
-                # No contribution below zero: where a mean cancels, a kernel's fused multiply-adds
-                # round it otherwise, and without damping an update divides by it.
-                products = [_random(v.shape).clamp_min(0) * v for v in vectors]
+                # An element's contributions have one sign: where a mean cancels, a kernel's fused
+                # multiply-adds round it otherwise, and without damping an update divides by it.
+                products = [
+                    _random(v.shape).clamp_min(0) * v * sign
+                    for v, sign in zip(vectors, signs, strict=True)
+                ]
                 products[3] *= 1e-12  # below rounding: no curvature of its own
                 if number == 4:
                     products[-1][0] = float("nan")

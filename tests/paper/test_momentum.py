@@ -1,5 +1,6 @@
 """The momentum study: equal searches, halving, other seeds, S16 and S17 from records alone."""
 
+import json
 import shutil
 from dataclasses import replace
 from functools import partial
@@ -98,9 +99,37 @@ def test_a_second_round_goes_on_from_the_first_and_the_best_of_both_wins(compute
         assert arm.best["final_error"] == min(r["final_error"] for r in finished)
         assert {canonical(r["settings"]) for r in arm.seeds} == {canonical(arm.best["settings"])}
     assert compute(both, Store(tmp_path, frozen=True), progress()) == found
+    _drop_one_of_the_second_round(tmp_path / "momentum-mnist", before)
+    partly = compute(both, Store(tmp_path, frozen=True), progress())
+    searched = [r["key"] for r in partly if r.get("epochs") == 3]
+    assert set(searched) == before  # a round that is not complete is left out, the first is shown
     rising = [row[0] for row in momentum.describe(both, found).tables[0].rows if "rising" in row[2]]
     won = [a.label for a in arms.values() if "sutskever" in a.best["settings"].values()]
     assert rising == won
+
+
+def _drop_one_of_the_second_round(study, first):
+    lines = (study / "records.jsonl").read_text().splitlines()
+    second = [n for n, line in enumerate(lines) if '"epochs":3' in line and _key(line) not in first]
+    del lines[second[-1]]
+    (study / "records.jsonl").write_text("\n".join(lines) + "\n")
+
+
+def _key(line):
+    return json.loads(line)["key"]
+
+
+def test_it_says_what_is_shown(computed):
+    """The search alone or longer runs, one trial or a grid, and a second one where there is."""
+    _, records, _ = computed
+    trained = [record for record in records if "timing" not in record]
+    rungs = {task.problem: task.rungs[-1] for task in MOMENTUM.tasks}
+    search = [record for record in trained if record["epochs"] == rungs[record["task"]]]
+    whole, partial = (momentum.describe(MOMENTUM, each) for each in (trained, search))
+    assert "search alone" not in whole.caption
+    assert "search alone" in partial.caption
+    assert "three learning rates" in whole.notes[0]
+    assert "second grid" not in whole.notes[0]
 
 
 def test_it_draws_and_describes(computed, tmp_path):

@@ -51,14 +51,22 @@ def test_sutskevers_momentum_rises_never_above_its_limit_and_falls_at_the_end():
 
 
 def test_an_ending_lowers_the_momentum_of_the_last_updates_and_nothing_else():
-    path = [momentum_at("ending", 0.95, update, 3000) for update in range(3000)]
-    assert path == [0.95] * 2000 + [0.9] * 1000
-    assert momentum_at("ending", 0.5, 2999, 3000) == 0.5
+    path = [momentum_at("ending", 0.95, update, 9000) for update in range(9000)]
+    assert path == [0.95] * 8000 + [0.9] * 1000
+    assert momentum_at("ending", 0.5, 8999, 9000) == 0.5
 
 
 def test_an_ending_takes_a_tenth_of_the_learning_rate_in_the_last_updates_and_nothing_else():
-    path = [learning_rate_factor("ending", update, 3000) for update in range(3000)]
-    assert path == [1.0] * 2000 + [0.1] * 1000
+    path = [learning_rate_factor("ending", update, 9000) for update in range(9000)]
+    assert path == [1.0] * 8000 + [0.1] * 1000
+
+
+@pytest.mark.parametrize("total", [0, 1, 7, 8, 100, 7999])
+def test_the_end_of_a_short_run_is_its_last_eighth(total):
+    factors = [learning_rate_factor("ending", update, total) for update in range(total)]
+    momenta = [momentum_at("ending", 0.95, update, total) for update in range(total)]
+    assert factors.count(0.1) == momenta.count(0.9) == total // 8
+    assert factors == sorted(factors, reverse=True)
 
 
 def test_only_what_changes_is_handed_over_until_all_is_forgotten():

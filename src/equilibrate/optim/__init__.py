@@ -2,5 +2,6 @@
 
 from equilibrate.optim.esgd import ALGORITHM_1, ESGD
 from equilibrate.optim.jacobi_sgd import JacobiSGD
+from equilibrate.optim.rising_momentum import RisingMomentum
 
-__all__ = ["ALGORITHM_1", "ESGD", "JacobiSGD"]
+__all__ = ["ALGORITHM_1", "ESGD", "JacobiSGD", "RisingMomentum"]

@@ -138,13 +138,15 @@ def _trained(asked: ArmSearch, problem: Problem, store: Store, progress: Progres
 
 
 def _searched(asked: ArmSearch, store: Store, trial: Callable[..., Trial]) -> list[list[Trial]]:
-    """Return the trials of every round; where nothing is trained, of those that are recorded."""
+    """Return the trials of every round; where nothing is trained, of those that are complete."""
     end = asked.search.rungs[-1]
     first, *later = [
         [trial(arm, own, 0, end) for arm, listed in each.items() for own in listed]
         for each in asked.rounds
     ]
-    return [first, *(r for r in later if not store.frozen or known(store, asked.study, r))]
+    if store.frozen:
+        later = [listed for listed in later if known(store, asked.study, listed) == listed]
+    return [first, *later]
 
 
 def _timed(asked: ArmSearch, problem: Problem, store: Store) -> list[Data]:

@@ -5,9 +5,10 @@ leave holes, and other holes for every arm. A momentum is 0.9, 0.95 or 0.99 (Ada
 NAG has the three largest of Sutskever's five and his schedule, which rises to them.
 
 The second round was added when the first was known. There NAG was ahead, and a constant momentum
-of 0.99 killed or slowed all others from their first updates on. So RMSProp, Jacobi and ESGD have
-NAG's momenta and schedule at their own learning rates; NAG, which has it, and Adam, which has no
-sum of steps to put on it, have the next decade, for their best rates were the highest.
+of 0.99 killed or slowed RMSProp, Jacobi and ESGD from their first updates on. So they have NAG's
+momenta and schedule, at the learning rates they had; NAG, which has it, and Adam, which has no sum
+of steps to put on it, have as many trials in the next decade of learning rates, for their best ones
+were the highest.
 
 In the last 1,000 updates no momentum exceeds 0.9, as in Sutskever et al. 2013. That makes the steps
 of a momentum of 0.99 ten times smaller and does nothing for one of 0.9, nor for Adam, whose average
@@ -28,6 +29,7 @@ from equilibrate.study.methods import Method
 from equilibrate.study.space import Choice, LogUniform
 
 _MOMENTUM = Choice(0.9, 0.95, 0.99)
+_RISING = Choice(0.99, 0.995, 0.999)
 _SMALLER = {"lr_schedule": "ending"}
 _ENDING = {**_SMALLER, "momentum_schedule": "ending"}
 _NESTEROV = {**_ENDING, "nesterov": True}
@@ -38,7 +40,7 @@ MOMENTUM_ARMS: dict[str, Method] = {
         Method(
             "nag",
             torch.optim.SGD,
-            {"lr": LogUniform(0.002, 0.02), "momentum": Choice(0.99, 0.995, 0.999)},
+            {"lr": LogUniform(0.002, 0.02), "momentum": _RISING},
             {**_SMALLER, "nesterov": True, "momentum_schedule": "sutskever"},
             label="NAG, Sutskever's schedule",
         ),
@@ -76,7 +78,6 @@ MOMENTUM_ARMS: dict[str, Method] = {
     )
 }
 
-_RISING = Choice(0.99, 0.995, 0.999)
 _HIGHER = {"nag": LogUniform(0.02, 0.2), "adam": LogUniform(1e-3, 1e-2)}
 
 

@@ -1,6 +1,6 @@
 """The momentum study drawn: error against updates and against time, and its tables."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from equilibrate.paper.arm_drawing import TITLES, Column, draw_columns, microseconds, search_text
@@ -30,40 +30,56 @@ def describe(
     records: Records, timings: Mapping[str, Mapping[str, float]], first_rungs: Mapping[str, int]
 ) -> Description:
     """Return caption and tables; `first_rungs` are epochs, by task."""
-    tables = []
-    for column in _columns(records, timings):
-        first, arms = first_rungs[column.task], list(column.arms.values())
-        updates = max((round(first * arm.updates_per_epoch) for arm in arms), default=0)
-        header = ("method", "search", "best settings", f"best of the search at {updates:,} updates",
-                  "winner at the end", "over seeds", "us per update")  # fmt: skip
-        rows = tuple(_row(arm, first, column.seconds) for arm in arms)
-        tables.append(Table(TITLES[column.task], header, rows))
+    columns = _columns(records, timings)
+    tables = tuple(_table(column, first_rungs[column.task]) for column in columns)
+    arms = [arm for column in columns for arm in column.arms.values()]
     caption = (
         "Learning curves of deep auto-encoders with momentum, the winner of each method's search "
         "by successive halving: median over seeds, band from the best to the worst seed. Squared "
         "error over the whole training set, batch 200, no regularisation."
     )
-    shown = [arm for column in _columns(records, timings) for arm in column.arms.values()]
-    if not any(len(arm.seeds) > 1 for arm in shown):
+    if not any(arm.longest["epochs"] > arm.best["epochs"] for arm in arms):
         caption += " So far the search alone, at one seed: longer runs are not recorded yet."
-    notes = (
-        "Every method has a grid of three learning rates, inside one decade, times three momenta, "
-        "and after its results a second one: on Sutskever's schedule ('rising') for those that "
-        "were not, in the next decade of learning rates for NAG and Adam. The best of the last "
-        "rung is trained anew with all seeds (Adam's momentum is beta1). In the last 1,000 "
-        "updates no momentum but Adam's exceeds 0.9, and every learning rate is a tenth.",
-        "'Lowest' and 'highest' say that a winner lies at that end of its grid.",
+    return Description(caption, _notes(arms), tables)
+
+
+def _notes(arms: Sequence[Arm]) -> tuple[str, ...]:
+    searched = "Every method has one trial, at settings nobody searched."
+    if any(len(arm.searched) > 1 for arm in arms):
+        searched = (
+            "Every method has a grid of three learning rates, inside one decade, times three "
+            "momenta; the best of the search's last rung is trained anew with all seeds (NAG: the "
+            "largest of Sutskever's schedule; Adam: beta1)."
+        )
+    if any(_rising(r["settings"]) for arm in arms if arm.name != "nag" for r in arm.searched):
+        searched += (
+            " A second grid came after the results of the first: on Sutskever's schedule "
+            "('rising'), and in the next decade of learning rates for NAG and Adam."
+        )
+    return (
+        searched,
+        "At the end (the last 1,000 updates of a full run) no momentum but Adam's exceeds 0.9, and "
+        "every learning rate is a tenth.",
+        "'Lowest' and 'highest' say that a winner lies at that end of what was tried.",
         "CURVES-like images are generated to match four statistics of CURVES; their errors must "
         "not be set beside published CURVES errors.",
         "Time: the measured time of one update of each method alone, times the updates.",
     )
-    return Description(caption, notes, tuple(tables))
+
+
+def _table(column: Column, first: int) -> Table:
+    arms = list(column.arms.values())
+    updates = max((round(first * arm.updates_per_epoch) for arm in arms), default=0)
+    header = ("method", "search", "best settings", f"best of the search at {updates:,} updates",
+              "winner at the end", "over seeds", "us per update")  # fmt: skip
+    rows = tuple(_row(arm, first, column.seconds) for arm in arms)
+    return Table(TITLES[column.task], header, rows)
 
 
 def _row(arm: Arm, first: int, seconds: Mapping[str, float]) -> tuple[str, ...]:
     best = arm.best["settings"]
     shown = [_setting(arm, name, best[name]) for name in _SHOWN if name in best]
-    settings = ", ".join(shown + ["rising"] * (best.get("momentum_schedule") == "sutskever"))
+    settings = ", ".join(shown + ["rising"] * _rising(best))
     early = min(error_at(record, first) for record in arm.searched)
     cut = "" if arm.longest["status"] == "finished" else f" ({arm.longest['status']})"
     return (
@@ -79,10 +95,17 @@ def _row(arm: Arm, first: int, seconds: Mapping[str, float]) -> tuple[str, ...]:
 
 def _setting(arm: Arm, name: str, value: Any) -> str:
     """Return a setting as text, and whether it lies at an end of what was tried."""
-    tried = sorted({_number(record["settings"][name]) for record in arm.searched})
+    rivals = [r["settings"] for r in arm.searched]
+    if name == "momentum":  # constant and rising ones are no row of numbers
+        rivals = [own for own in rivals if _rising(own) == _rising(arm.best["settings"])]
+    tried = sorted({_number(own[name]) for own in rivals})
     mine = _number(value)
     ends = {tried[0]: " (lowest)", tried[-1]: " (highest)"} if len(tried) > 1 else {}
     return f"{'beta1' if name == 'betas' else name} {mine:g}{ends.get(mine, '')}"
+
+
+def _rising(settings: Mapping[str, Any]) -> bool:
+    return bool(settings.get("momentum_schedule") == "sutskever")
 
 
 def _number(value: Any) -> float:

@@ -4,7 +4,6 @@ A study lies in its own folder beside the figures' records. On a GPU all its tri
 mixed stack: that is what it does best.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,7 +107,8 @@ def train(
         mixed=width > 1,
         crew=store.crew,
     )
-    counted.all_of(_work(trials, search))
+    search = search or random_search(trials[0].epochs)
+    counted.all_of(search.work_of(trial.method for trial in trials))
     return [found[trial.key] for trial in trials]
 
 
@@ -122,19 +122,17 @@ class _Counted:
 
     def report(self, moment: Moment) -> None:
         """Count what is new: what was trained here, and what was found recorded."""
-        trained = moment.trained - self.trained
-        found = moment.done - self.done - trained
-        self.done, self.trained = moment.done, moment.trained
-        self.progress.advance(trained)
-        if found > 0:
-            self.progress.advance(found, computed=False)
+        gained = moment.done - self.done
+        if gained > 0:  # less is done than before where a worker was lost
+            trained = min(gained, max(0.0, moment.trained - self.trained))
+            self.done, self.trained = moment.done, moment.trained
+            self._advance(trained, computed=True)
+            self._advance(gained - trained, computed=False)
 
     def all_of(self, total: float) -> None:
         """Count what nobody reported: a study of which all is recorded has nothing to tell."""
-        if total > self.done:
-            self.progress.advance(total - self.done, computed=False)
+        self._advance(total - self.done, computed=False)
 
-
-def _work(trials: Sequence[Trial], search: Search | None) -> float:
-    chosen = search or random_search(trials[0].epochs)
-    return float(sum(map(chosen.work, Counter(trial.method for trial in trials).values())))
+    def _advance(self, amount: float, *, computed: bool) -> None:
+        if amount > 0:
+            self.progress.advance(amount, computed=computed)

@@ -57,7 +57,9 @@ def _add_what_is_compared(parser: argparse.ArgumentParser) -> None:
     help_search = "train all trials to the end, or cut the worse ones early (default: random)"
     add("--search", choices=("random", "halving"), default="random", help=help_search)
     add("--precision", choices=PRECISIONS, default="float32", help="(default: float32)")
-    help_schedule = "of the learning rate: constant, cosine, linear, ramp:N, or two joined by +"
+    help_schedule = (
+        "of the learning rate: constant, cosine, linear, ending, ramp:N, or two with a +"
+    )
     add("--schedule", metavar="S", help=help_schedule)
     add("--momentum", type=_momentum, metavar="M", help="for the optimizers that have one")
     add("--batch-size", type=count, metavar="B", help="(default: the problem's own)")

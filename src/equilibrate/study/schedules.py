@@ -1,15 +1,16 @@
 """How the learning rate and the momentum change during a run, as functions of the update.
 
 A learning-rate schedule is a text: "constant", "cosine" (to zero over the run), "linear" (to zero),
-"ramp:N" (up over the first N updates), "ending" (a tenth in the last 1,000 updates), or two of them
-joined by "+", such as "ramp:3000+cosine".
-A momentum schedule is "constant", "ending" or "sutskever".
+"ramp:N" (up over the first N updates), "ending" (a tenth at the end), or two of them joined by "+",
+such as "ramp:3000+cosine". A momentum schedule is "constant", "ending" or "sutskever". The end are
+the last 1,000 updates, or the last eighth of a run of fewer than 8,000.
 """
 
 import math
 
-_STEP = 250  # updates between two rises of Sutskever's momentum
-_LAST = 1000  # updates at the end with less momentum, or smaller steps
+from equilibrate.optim.rising_momentum import rising_momentum
+
+_LAST, _SHARE = 1000, 8
 _LAST_MOMENTUM = 0.9
 _LAST_FACTOR = 0.1
 
@@ -35,7 +36,7 @@ def _factor(part: str, update: int, total: int) -> float:
     if part == "cosine":
         return 0.5 * (1 + math.cos(math.pi * update / total))
     if part == "ending":
-        return _LAST_FACTOR if update >= total - _LAST else 1.0
+        return _LAST_FACTOR if _at_the_end(update, total) else 1.0
     raise ValueError(
         f'there is no learning-rate schedule {part!r}; there are "constant", "cosine", '
         f'"linear", "ending" and "ramp:N" with a number N of updates, joined by "+"'
@@ -45,9 +46,8 @@ def _factor(part: str, update: int, total: int) -> float:
 def momentum_at(schedule: str, momentum: float, update: int, total: int) -> float:
     """Return the momentum at an update; `momentum` is the largest it may reach.
 
-    "ending": 0.9 at most in the last 1,000 updates. "sutskever": that, and it rises before as
-    min(1 - 2^(-1 - log2(floor(t / 250) + 1)), momentum) (Sutskever et al. 2013, equation 5 and
-    section 3).
+    "ending": 0.9 at most at the end. "sutskever": that, and it rises before (`rising_momentum`;
+    Sutskever et al. 2013, equation 5 and section 3).
 
     Example:
         >>> [momentum_at("sutskever", 0.99, t, 10_000) for t in (0, 250, 750, 9_500)]
@@ -62,5 +62,9 @@ def momentum_at(schedule: str, momentum: float, update: int, total: int) -> floa
             f'there is no momentum schedule {schedule!r}; there are "constant", "ending" and '
             f'"sutskever"'
         )
-    most = min(momentum, _LAST_MOMENTUM) if update >= total - _LAST else momentum
-    return most if schedule == "ending" else min(1 - 0.5 / (update // _STEP + 1), most)
+    most = min(momentum, _LAST_MOMENTUM) if _at_the_end(update, total) else momentum
+    return most if schedule == "ending" else rising_momentum(update, most)
+
+
+def _at_the_end(update: int, total: int) -> bool:
+    return update >= total - min(_LAST, total // _SHARE)

@@ -6,7 +6,8 @@ of them to the second, and so on; who is stopped is recorded as "cut", with its 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +37,15 @@ class Search:
             done += trials * (rung - before)
             trials, before = min(trials, max(1, trials // self.eta)), rung
         return done
+
+    def work_of(self, methods: Iterable[str]) -> int:
+        """Return the work of all trials, of which the method of each is given.
+
+        Example:
+            >>> Search((10, 100), eta=4).work_of(["sgd"] * 4 + ["esgd"])
+            230
+        """
+        return sum(map(self.work, Counter(methods).values()))
 
 
 def random_search(epochs: int) -> Search:

@@ -43,10 +43,10 @@ class StackedOptimizer:
         self.orders = [memory_order(p) for p in self.parameters]
         self.dtype = self.parameters[0].dtype
         self.step = torch.zeros_like(self.numbers["lr"])
-        self._derived: Numbers = {}
         self._move = fused(_moving(self.rule.update), self.device) if self.rule.update else None
         self._count = fused(_counting(self.rule.derive), self.device)
-        self.renew()
+        derived = self.rule.derive(self.numbers, self.step).items()
+        self._derived = {name: wide(value.to(self.dtype)).clone() for name, value in derived}
 
     def _buffer_slot(self) -> list[str]:
         return ["momentum_buffer"] if any(s.get("momentum") for s in self.settings) else []
@@ -61,12 +61,7 @@ class StackedOptimizer:
 
     def renew(self) -> None:
         """Derive anew what depends on the numbers, in place: captured graphs read these tensors."""
-        for name, value in self.rule.derive(self.numbers, self.step).items():
-            rounded = wide(value.to(self.dtype))
-            if name in self._derived:
-                self._derived[name].copy_(rounded)
-            else:
-                self._derived[name] = rounded.clone()
+        _renew(self._derived, self.rule.derive(self.numbers, self.step))
 
     @torch.no_grad()
     def move(self, gradients: Sequence[Tensor | None]) -> None:
@@ -126,7 +121,11 @@ def _counting(derive: Callable[[Numbers, Tensor], Numbers]) -> Callable[..., Non
 
     def count(numbers: Numbers, step: Tensor, derived: Numbers) -> None:
         step.add_(1)
-        for name, value in derive(numbers, step).items():
-            derived[name].copy_(wide(value.to(derived[name].dtype)))
+        _renew(derived, derive(numbers, step))
 
     return count
+
+
+def _renew(derived: Numbers, values: Numbers) -> None:
+    for name, value in values.items():
+        derived[name].copy_(wide(value.to(derived[name].dtype)))

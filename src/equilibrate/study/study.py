@@ -88,7 +88,7 @@ def _course(
         updates_per_epoch=per_epoch,
         evaluate_every=max(1, round(every * per_epoch)),
         progress=dict.fromkeys((trial.key for trial in trials), 0.0),
-        total=sum(search.work(len(rivals)) for rivals in _by_method(trials)),
+        total=search.work_of(trial.method for trial in trials),
         **how,
     )
 
