@@ -85,6 +85,9 @@ def test_the_table_on_momentum_follows_from_its_records():
     rates = [0.005, 0.01, 0.02, 0.03]
     lines = momentum.table(ROOT / "results/momentum/curves-like", rates, **chosen)
     assert "\n".join(lines) in (ROOT / "docs/momentum.md").read_text()
+    folder, rising = ROOT / "results/momentum-rising/curves-like", {"limits": [], "rising": [0.99]}
+    lines = momentum.table(folder, rates[:3], **rising)
+    assert "\n".join(lines) in (ROOT / "docs/momentum.md").read_text()
     for name in ("mnist", "curves-like"):
         both = {**chosen, "limits": [None, 0.1]}
         lines = momentum.table(ROOT / "results/momentum-full" / name, rates, **both)
