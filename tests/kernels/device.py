@@ -14,3 +14,9 @@ RUNS_KERNELS = [
         reason="needs a GPU, or the CPU as one",
     ),
 ]
+
+SHAPES = [(5, 3), (7,), (10_000,), (1,), (64,), (4096,), (4097,), *[(2,)] * 70]
+
+
+def random(shape, dtype=torch.float32):
+    return torch.randn(shape, dtype=torch.float64).to(dtype).to(DEVICE)

@@ -15,16 +15,11 @@ from equilibrate.diagonals import equilibration, jacobi
 from equilibrate.kernels import capture
 from equilibrate.optim import growth
 from equilibrate.rules import fused, on_device
-from tests.kernels.device import DEVICE, RUNS_KERNELS
+from tests.kernels.device import DEVICE, RUNS_KERNELS, SHAPES, random
 from tests.optim.loops import train
 
 pytest.importorskip("triton")
 pytestmark = RUNS_KERNELS
-SHAPES = [(5, 3), (7,), (10_000,), (1,), (64,), (4096,), (4097,), *[(2,)] * 70]
-
-
-def _random(shape, dtype=torch.float32):
-    return torch.randn(shape, dtype=torch.float64).to(dtype).to(DEVICE)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
@@ -32,7 +27,7 @@ def _random(shape, dtype=torch.float32):
 def test_signs_are_those_of_the_plain_function(dtype, seed, probe):
     from equilibrate.curvature.fused import draw_signs
 
-    likes = [_random(shape, dtype) for shape in [*SHAPES[:7], (0,)]]
+    likes = [random(shape, dtype) for shape in [*SHAPES[:7], (0,)]]
     numbers = [2, 3, 5, 7, 11, 13, 14, 15]
     for given in (probe, torch.tensor(probe, device=DEVICE)):
         found = draw_signs(likes, numbers, seed=seed, probe=given)
@@ -75,8 +70,8 @@ def test_a_fold_is_the_plain_fold_and_sums_up(kind, dtype):
     from equilibrate.diagonals.fused import fold
 
     shapes = [*SHAPES, (0,)]
-    diagonals = [_random(s, dtype).abs() * (_random(s) > 0) for s in shapes]
-    products = [_random(s, dtype) * (_random(s) > 0) for s in shapes]
+    diagonals = [random(s, dtype).abs() * (random(s) > 0) for s in shapes]
+    products = [random(s, dtype) * (random(s) > 0) for s in shapes]
     weights = (torch.rand(len(shapes), dtype=torch.float64) * 3 + 1).to(DEVICE)
     own = [d.clone() for d in diagonals]
     fine = torch.tensor(True, device=DEVICE)
@@ -92,7 +87,7 @@ def test_a_fold_is_the_plain_fold_and_sums_up(kind, dtype):
 def test_a_product_that_is_not_finite_changes_nothing():
     from equilibrate.diagonals.fused import fold
 
-    diagonals = [_random(s).abs() for s in SHAPES]
+    diagonals = [random(s).abs() for s in SHAPES]
     products = [torch.full_like(d, float("nan")) for d in diagonals]
     before = [d.clone() for d in diagonals]
     weights = torch.full((len(SHAPES),), 2.0, dtype=torch.float64, device=DEVICE)
@@ -112,7 +107,7 @@ def test_an_update_is_the_plain_update(dtype, momentum, scale, shift):
     wide = torch.promote_types(dtype, torch.float32)
 
     def tensors(kind):
-        whole = [_random(torch.Size(s).numel() + shift, kind)[shift:].view(s) for s in SHAPES]
+        whole = [random(torch.Size(s).numel() + shift, kind)[shift:].view(s) for s in SHAPES]
         return whole
 
     parameters, gradients = tensors(dtype), tensors(dtype)
@@ -140,7 +135,7 @@ def test_an_update_is_the_plain_update(dtype, momentum, scale, shift):
 @pytest.mark.parametrize("shift", [0, 1], ids=["aligned", "not aligned"])
 def test_the_size_of_an_update_is_the_plain_size(dtype, limit, shift):
     def tensors(kind):
-        return [_random(torch.Size(s).numel() + shift, kind)[shift:].view(s) for s in SHAPES]
+        return [random(torch.Size(s).numel() + shift, kind)[shift:].view(s) for s in SHAPES]
 
     wide = torch.promote_types(dtype, torch.float32)
     columns = tensors(dtype), [d.clamp_min(-0.3) + 0.3 for d in tensors(wide)]
@@ -172,7 +167,7 @@ def test_the_limit_on_growth_is_the_plain_limit():
 def _step(optimizer, seed):
     torch.manual_seed(seed)
     for p in optimizer.param_groups[0]["params"]:
-        p.grad = _random(p.shape, p.dtype)
+        p.grad = random(p.shape, p.dtype)
     optimizer.param_groups[0]["steps_since_probe"] = -100
     optimizer.step()
 
@@ -200,9 +195,9 @@ def test_tensors_that_change_between_steps_are_moved_as_they_are(change, monkeyp
     ends = []
     for options in ({}, {"fused": True}):
         torch.manual_seed(0)
-        parameters = [nn.Parameter(_random(shape)) for shape in [(4, 4), (3,), (4, 4)]]
+        parameters = [nn.Parameter(random(shape)) for shape in [(4, 4), (3,), (4, 4)]]
         optimizer = ESGD(parameters, lr=0.1, momentum=0.9, **options)
-        vectors = [_random(p.shape) for p in parameters]
+        vectors = [random(p.shape) for p in parameters]
         optimizer.observe(vectors, [v.abs() + 1 for v in vectors])
         for seed in range(3):
             _step(optimizer, seed)
@@ -211,61 +206,3 @@ def test_tensors_that_change_between_steps_are_moved_as_they_are(change, monkeyp
         ends.append([p.detach().clone() for p in parameters])
     short = parameters[2].dtype == torch.bfloat16
     torch.testing.assert_close(*ends, rtol=1e-2 if short else 1e-5, atol=1e-2 if short else 1e-6)
-
-
-NUMBERS = ("step", "probes", "weight", "probed_at", "scale", "unseen")
-OPTIONS = {
-    "as shipped": {},
-    "never forgets": {"decay": None},
-    "absolute damping": {"damping": 0.1, "damping_kind": "absolute"},
-    "no damping": {"damping": 0.0},
-}
-
-
-@pytest.mark.parametrize("kind", [ESGD, JacobiSGD])
-@pytest.mark.parametrize("options", list(OPTIONS.values()), ids=list(OPTIONS))
-def test_the_numbers_after_folds_are_those_of_plain_folds(kind, options, monkeypatch):
-    """Products with zeros, one that is not finite, several steps between: one group, two blocks."""
-    from equilibrate.kernels import numbers
-
-    launches = []
-    renew = numbers.renew_
-    monkeypatch.setattr(numbers, "renew_", lambda *given: (launches.append(1), renew(*given)))
-    monkeypatch.setattr(numbers, "_BLOCK", 16)
-    monkeypatch.setattr(capture, "runs_kernels", lambda device: True)
-    ends = []
-    for more in ({}, {"fused": True}):
-        torch.manual_seed(0)
-        parameters = [nn.Parameter(_random(shape)) for shape in [*SHAPES[:6], *[(2,)] * 20]]
-        optimizer = kind(parameters, lr=0.01, probe_every=2, **options, **more)
-        signs = [_random(p.shape).sign() for p in parameters]
-        for number in range(8):
-            if optimizer.probe_due or not number:
-                vectors = [_random(p.shape).sign() for p in parameters]
-                # An element's contributions have one sign: where a mean cancels, a kernel's fused
-                # multiply-adds round it otherwise, and without damping an update divides by it.
-                products = [
-                    _random(v.shape).clamp_min(0) * v * sign
-                    for v, sign in zip(vectors, signs, strict=True)
-                ]
-                products[3] *= 1e-12  # below rounding: no curvature of its own
-                if number == 4:
-                    products[-1][0] = float("nan")
-                optimizer.observe(vectors, products)
-            for p in parameters:
-                p.grad = _random(p.shape)
-            optimizer.step()
-            if number == 4:  # a plain step leaves the probe due at once, one on the device does not
-                optimizer.param_groups[0]["steps_since_probe"] = 1
-        states = [optimizer.state[p] for p in parameters]
-        found = {name: torch.tensor([float(s[name]) for s in states]).double() for name in NUMBERS}
-        group = optimizer.param_groups[0]
-        for name in ("mean_scale", "probe_index", "dropped_probes"):
-            found[name] = torch.tensor(float(group[name])).double()
-        found["parameters"] = torch.cat([p.detach().flatten() for p in parameters])
-        ends.append(found)
-    assert len(launches) == 3  # the first fold is made with plain numbers
-    for name, plain in ends[0].items():
-        torch.testing.assert_close(
-            ends[1][name], plain, rtol=1e-5, atol=1e-6, msg=lambda m, n=name: f"{n}: {m}"
-        )
