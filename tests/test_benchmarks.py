@@ -88,6 +88,9 @@ def test_the_table_on_momentum_follows_from_its_records():
     folder, rising = ROOT / "results/momentum-rising/curves-like", {"limits": [], "rising": [0.99]}
     lines = momentum.table(folder, rates[:3], **rising)
     assert "\n".join(lines) in (ROOT / "docs/momentum.md").read_text()
+    longer = {"limits": [], "rising": [0.99, 0.995]}
+    lines = momentum.table(ROOT / "results/momentum-rising-long/curves-like", [0.0095], **longer)
+    assert "\n".join(lines) in (ROOT / "docs/momentum.md").read_text()
     for name in ("mnist", "curves-like"):
         both = {**chosen, "limits": [None, 0.1]}
         lines = momentum.table(ROOT / "results/momentum-full" / name, rates, **both)
