@@ -20,6 +20,7 @@ pytestmark = pytest.mark.slow
 
 SETTINGS = {
     "sgd": [{"lr": 0.01}, {"lr": 0.02}, {"lr": 0.03, "weight_decay": 0.1}],
+    "adam": [{"lr": 1e-3}, {"lr": 2e-3, "betas": (0.5, 0.9)}, {"lr": 3e-3}],
     "esgd": [{"lr": 0.01}, {"lr": 0.02, "decay": None, "warmup_probes": 3}, {"lr": 0.02}],
     "jacobi": [
         {"lr": 1e-3, "damping": d, "warmup_probes": 9, "momentum": 0.5, "growth_limit": 1.01}
@@ -71,7 +72,7 @@ def test_a_mixed_stack_in_mid_run_and_after_a_cut_is_its_trials_alone(as_on_a_gp
     kept = [row for row in range(len(listed)) if row % 3 != 1]
     stack.keep(kept)
     stack.advance(20)
-    ran = {"losses", "_gradients_and_products", "fold", "squares", "step", "move", "_signs"}
+    ran = {"losses", "_gradients_and_products", "fold", "limit", "step", "count", "move", "_signs"}
     assert ran <= set(as_on_a_gpu)
     for place, row in enumerate(kept):
         alone = alone_of(problem, listed[row])
