@@ -65,7 +65,8 @@ def search_text(arm: Arm) -> str:
     """Return how many trials an arm's search had, and how many of them diverged."""
     statuses = [record["status"] for record in arm.searched]
     diverged = statuses.count("diverged")
-    return f"{len(statuses)} trials" + (f", {diverged} diverged" if diverged else "")
+    trials = f"{len(statuses)} trial{'s' if len(statuses) > 1 else ''}"
+    return trials + (f", {diverged} diverged" if diverged else "")
 
 
 def microseconds(arm: Arm, seconds: Mapping[str, float]) -> str:
