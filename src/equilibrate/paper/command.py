@@ -29,6 +29,9 @@ with all records only draws.
 TASKS = ("mnist", "mnist-linear", "curves-like", "curves-like-linear")
 
 
+_ADDING = ", ".join(name for name, figure in FIGURES.items() if figure.adds_seeds)
+
+
 def _only_named() -> str:
     left_out = ", ".join(name for name, figure in FIGURES.items() if not figure.in_quick)
     return f"quick: all but {left_out}"
@@ -67,6 +70,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="compute one task of a figure that has several: a part that runs beside another",
     )  # fmt: skip
     parser.add_argument(
+        "--seeds", type=count, metavar="N",
+        help=f"train winners with N seeds at most; a later run adds the others ({_ADDING})",
+    )  # fmt: skip
+    parser.add_argument(
         "--records-only", action="store_true",
         help="compute and record, draw nothing: for a machine without matplotlib",
     )  # fmt: skip
@@ -82,6 +89,11 @@ def execute(arguments: argparse.Namespace, command: str) -> int:
     if unknown:
         print(f"no figure {unknown[0]!r}; there are {', '.join(FIGURES)}", file=sys.stderr)
         return 2
+    if arguments.seeds is not None:
+        others = [name for name in arguments.figures if not FIGURES[name].adds_seeds]
+        if others:
+            print(f"--seeds is not for {others[0]}, but for {_ADDING}", file=sys.stderr)
+            return 2
     started = time.perf_counter()
     try:
         with stoppable():
@@ -108,8 +120,14 @@ def execute(arguments: argparse.Namespace, command: str) -> int:
 
 def _run(arguments: argparse.Namespace, command: str) -> Path:
     """Compute with the trials of the studies here, or on the cluster that was named."""
-    tasks, timed = tuple(arguments.task), not arguments.untimed
-    means = Means(arguments.device, arguments.data, tasks, arguments.at_once, timed=timed)
+    means = Means(
+        device=arguments.device,
+        data=arguments.data,
+        tasks=tuple(arguments.task),
+        at_once=arguments.at_once,
+        timed=not arguments.untimed,
+        seeds=arguments.seeds,
+    )
     quick, out = arguments.quick, arguments.out
     with ExitStack() as leaving:
         if arguments.cluster is not None:

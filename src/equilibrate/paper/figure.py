@@ -56,6 +56,7 @@ class Figure:
     describe: Callable[[Any, Records], Description]
     claims: Callable[[Any, Records], list[Judgement]] = lambda settings, records: []
     needs_gpu: bool = False  # in full; quick figures need none
+    adds_seeds: bool = False  # whether fewer seeds of its winners may be trained first
     in_quick: bool = True  # whether a quick run that names no figure computes this one
     # Claims that rest on other figures as well, given the records of all figures by name.
     joint: Callable[[Any, Records, Mapping[str, Records]], list[Judgement]] = (

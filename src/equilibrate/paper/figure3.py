@@ -133,4 +133,5 @@ FIGURE = Figure(
     describe=describe,
     claims=claims,
     needs_gpu=True,
+    adds_seeds=True,
 )

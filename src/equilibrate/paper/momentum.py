@@ -143,6 +143,7 @@ FIGURE = Figure(
     draw=draw,
     describe=describe,
     needs_gpu=True,
+    adds_seeds=True,
     in_quick=False,
     joint=joint,
 )

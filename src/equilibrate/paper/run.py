@@ -30,6 +30,7 @@ class Means:
     at_once: int = AT_ONCE  # trials of a study in one stack, at most
     crew: Crew | None = None  # who trains studies; None is this process
     timed: bool = True  # whether times that are missing are measured
+    seeds: int | None = None  # of winners, at most; the others are left for a later run
 
 
 CPU = Means()
@@ -63,7 +64,7 @@ def _wanted(names: Sequence[str], quick: bool, means: Means) -> list[str]:
     wanted = []
     for name in names or _possible(quick, means):
         settings = FIGURES[name].settings(quick)
-        if getattr(_part(settings, means.tasks), "tasks", True):
+        if getattr(_part(FIGURES[name], quick, means), "tasks", True):
             wanted.append(name)
         else:
             has = ", ".join(task.problem for task in settings.tasks)
@@ -87,7 +88,7 @@ def _possible(quick: bool, means: Means) -> list[str]:
 
 
 def _compute(figure: Figure, out: Path, quick: bool, *, means: Means) -> report.Result:
-    settings = _part(figure.settings(quick), means.tasks)
+    settings = _part(figure, quick, means)
     if figure.needs_gpu:  # said before data are looked for
         require_device(figure.name, settings.precision, means.device)
     label = f"{figure.name}{' (quick)' if quick else ''}"
@@ -107,11 +108,15 @@ def _compute(figure: Figure, out: Path, quick: bool, *, means: Means) -> report.
     return report.Result(figure, settings, records)
 
 
-def _part(settings: Any, tasks: Sequence[str]) -> Any:
-    """Keep the tasks that were asked for, of a figure that has several."""
-    if not tasks or not hasattr(settings, "tasks"):
-        return settings
-    return replace(settings, tasks=tuple(t for t in settings.tasks if t.problem in tasks))
+def _part(figure: Figure, quick: bool, means: Means) -> Any:
+    """Return the settings with the tasks and seeds that were asked for, where there are several."""
+    settings = figure.settings(quick)
+    if means.tasks and hasattr(settings, "tasks"):
+        tasks = tuple(task for task in settings.tasks if task.problem in means.tasks)
+        settings = replace(settings, tasks=tasks)
+    if means.seeds is not None and figure.adds_seeds:
+        settings = replace(settings, seeds=min(means.seeds, settings.seeds))
+    return settings
 
 
 @contextmanager

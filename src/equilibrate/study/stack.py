@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.func import stack_module_state
 
 from equilibrate.study import nested
+from equilibrate.study.at_once import at_once
 from equilibrate.study.batches import Batches, pieces
 from equilibrate.study.blocks import make_blocks
 from equilibrate.study.captured import Captured
@@ -132,8 +133,8 @@ class Stack:
             for block in self.blocks:
                 gradients.setdefault(block.start, _each(shared, block.of))
         # All is measured before anything moves: the blocks' parameters share their memory.
-        for block in self.blocks:
-            block.optimizer.move(gradients[block.start])
+        moves = [partial(b.optimizer.move, gradients[b.start]) for b in self.blocks]
+        at_once(moves, self.device)
 
     @torch.no_grad()
     def errors(self) -> list[float]:
