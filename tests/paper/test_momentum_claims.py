@@ -142,9 +142,17 @@ def test_a_search_that_was_ended_early_is_won_by_who_came_furthest():
     arms = momentum_arms(records, "mnist")
     found = {(arm.best["curve"]["epoch"][-1], arm.trained, len(arm.seeds)) for arm in arms.values()}
     assert found == {(375, 2250, 3)}
-    assert all(row[4].endswith("675,000 updates (cut)") for row in _rows(records))
+    assert all(row[5].endswith("675,000 updates (cut)") for row in _rows(records))
     diverged = [{**record, "status": "diverged"} for record in records]
     assert momentum_arms(diverged, "mnist") == {}
+
+
+def test_the_error_before_the_smaller_steps_of_the_end_is_told():
+    records = _with(AS_SAID)
+    for record in records:
+        if record["epochs"] == 2500:
+            record["curve"]["error"][-2:] = [0.9, 0.5]  # at 742,500 and 750,000 updates
+    assert {(row[4], row[5]) for row in _rows(records)} == {("0.9", "0.5 at 750,000 updates")}
 
 
 def _rows(records):

@@ -11,6 +11,7 @@ import pytest
 
 from equilibrate.paper import momentum, run
 from equilibrate.paper.figures import FIGURES
+from equilibrate.paper.momentum_arms import momentum_arms
 from equilibrate.paper.records import Store
 from equilibrate.study.progress import Progress
 
@@ -68,19 +69,26 @@ def test_every_file_that_the_report_names_is_published():
     assert [name for name in named if not (RESULTS / name).exists()] == []
 
 
-def test_the_page_on_momentum_tells_what_the_first_round_gave():
+def _rows_under(page, title):
+    """The rows of the table that follows a line."""
+    after = page[page.index(title) + 1 :]
+    rows = [line for line in after[: after.index("", 2)] if line.startswith("| ")][2:]
+    return [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows]
+
+
+@pytest.mark.parametrize(("task", "title"), [("mnist", "MNIST:"), ("curves-like", "CURVES-like:")])
+def test_the_page_on_momentum_tells_what_the_study_gave(task, title):
     chosen = momentum.Settings()
+    only = replace(chosen, tasks=tuple(t for t in chosen.tasks if t.problem == task))
     store = Store(RESULTS / "records", frozen=True)
-    by_arm = {}
-    for task in [t for t in chosen.tasks if t.problem in ("mnist", "curves-like")]:
-        only = replace(chosen, tasks=(task,), rounds=1)
-        records = momentum.compute(only, store, Progress("", 1.0, stream=None))
-        (table,) = momentum.describe(only, records).tables
-        for row in table.rows:
-            by_arm.setdefault(row[0], []).append((row[3], row[4].split()[0]))
-    page = (RESULTS.parent / "docs" / "momentum.md").read_text().splitlines()
-    assert len(by_arm) == 5
-    for label, numbers in by_arm.items():
-        (line,) = [line for line in page if line.startswith(f"| {label} |")]
-        cells = [cell.strip() for cell in line.split("|")[2:-1]]
-        assert [tuple(cells[:2]), tuple(cells[3:5])] == numbers
+    records = momentum.compute(only, store, Progress("", 1.0, stream=None))
+    (table,) = momentum.describe(only, records).tables
+    searched = [arm.best["final_error"] for arm in momentum_arms(records, task).values()]
+    expected = [
+        [label, early, f"{at_rung:.3g}", before, end.split()[0]]
+        for (label, _, _, early, before, end, *_), at_rung in zip(table.rows, searched, strict=True)
+    ]
+    page = (RESULTS.parent / "docs" / "momentum.md").read_text()
+    page = page[page.index("### What it gave") :].splitlines()
+    assert len(expected) == 5
+    assert [row[:5] for row in _rows_under(page, title)] == expected

@@ -8,6 +8,7 @@ from equilibrate.paper.arm_records import Arm, error_at, told
 from equilibrate.paper.drawing import BLACK, GREEN, ORANGE, SKY, VERMILION
 from equilibrate.paper.figure import Description, Records, Table
 from equilibrate.paper.momentum_arms import momentum_arms
+from equilibrate.study.schedules import start_of_the_end
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
@@ -70,8 +71,16 @@ def _notes(arms: Sequence[Arm]) -> tuple[str, ...]:
 def _table(column: Column, first: int) -> Table:
     arms = list(column.arms.values())
     updates = max((round(first * arm.updates_per_epoch) for arm in arms), default=0)
-    header = ("method", "search", "best settings", f"best of the search at {updates:,} updates",
-              "winner at the end", "over seeds", "us per update")  # fmt: skip
+    header = (
+        "method",
+        "search",
+        "best settings",
+        f"best of the search at {updates:,} updates",
+        "winner before the end",
+        "winner at the end",
+        "over seeds",
+        "us per update",
+    )
     rows = tuple(_row(arm, first, column.seconds) for arm in arms)
     return Table(TITLES[column.task], header, rows)
 
@@ -87,10 +96,20 @@ def _row(arm: Arm, first: int, seconds: Mapping[str, float]) -> tuple[str, ...]:
         search_text(arm),
         settings,
         f"{early:.3g}",
+        _before_the_end(arm),
         f"{arm.last:.3g} at {arm.longest['curve']['updates'][-1]:,} updates{cut}",
         told(arm.error()),
         microseconds(arm, seconds),
     )
+
+
+def _before_the_end(arm: Arm) -> str:
+    """Return the last error measured before the last updates, which take smaller steps."""
+    curve = arm.longest["curve"]
+    total = arm.longest["epochs"] * arm.updates_per_epoch
+    points = zip(curve["updates"], curve["error"], strict=True)
+    before = [error for updates, error in points if updates <= start_of_the_end(round(total))]
+    return f"{before[-1]:.3g}"
 
 
 def _setting(arm: Arm, name: str, value: Any) -> str:

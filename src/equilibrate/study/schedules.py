@@ -36,7 +36,7 @@ def _factor(part: str, update: int, total: int) -> float:
     if part == "cosine":
         return 0.5 * (1 + math.cos(math.pi * update / total))
     if part == "ending":
-        return _LAST_FACTOR if _at_the_end(update, total) else 1.0
+        return _LAST_FACTOR if update >= start_of_the_end(total) else 1.0
     raise ValueError(
         f'there is no learning-rate schedule {part!r}; there are "constant", "cosine", '
         f'"linear", "ending" and "ramp:N" with a number N of updates, joined by "+"'
@@ -62,9 +62,15 @@ def momentum_at(schedule: str, momentum: float, update: int, total: int) -> floa
             f'there is no momentum schedule {schedule!r}; there are "constant", "ending" and '
             f'"sutskever"'
         )
-    most = min(momentum, _LAST_MOMENTUM) if _at_the_end(update, total) else momentum
+    most = min(momentum, _LAST_MOMENTUM) if update >= start_of_the_end(total) else momentum
     return most if schedule == "ending" else rising_momentum(update, most)
 
 
-def _at_the_end(update: int, total: int) -> bool:
-    return update >= total - min(_LAST, total // _SHARE)
+def start_of_the_end(total: int) -> int:
+    """Return the first of the last updates, those that an "ending" changes, of `total`.
+
+    Example:
+        >>> start_of_the_end(750_000), start_of_the_end(800)
+        (749000, 700)
+    """
+    return total - min(_LAST, total // _SHARE)
