@@ -21,5 +21,6 @@ FIGURES: dict[str, Figure] = {
         figure4.FIGURE,
         robustness.FIGURE,
         momentum.FIGURE,
+        momentum.FALLING,
     )
 }

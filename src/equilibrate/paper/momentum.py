@@ -6,14 +6,19 @@ with both code layers: all nine train for 30,000 updates, the best three for 120
 of the best one of both rounds then train with three seeds for 750,000 updates, Sutskever's budget;
 in one stack, which a GPU does sooner than one seed first and the others later. The error is the
 squared error over the training set.
+
+That is at a constant learning rate. A second study, `falling`, has one round where it falls over
+the whole run (`falling_arms.py`).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from equilibrate.paper import momentum_claims, momentum_drawing
 from equilibrate.paper.arm_search import ArmSearch, Problems, Round, compute_searches, split
+from equilibrate.paper.falling_arms import FALLING_ARMS
 from equilibrate.paper.figure import Description, Figure, Judgement, Records
 from equilibrate.paper.momentum_arms import MOMENTUM_ARMS, QUICK_SETTINGS, ROUNDS, grid
 from equilibrate.paper.records import Store
@@ -50,6 +55,7 @@ class Settings:
         Task("curves-like", *_CURVES),
         Task("curves-like-linear", *_CURVES),
     )
+    study: str = "momentum"  # or "falling"
     arms: tuple[str, ...] = tuple(MOMENTUM_ARMS)
     rates: int = 3  # learning rates that every momentum is tried with
     rounds: int = len(ROUNDS)  # of the search
@@ -60,6 +66,8 @@ class Settings:
     quick: bool = False
 
 
+_ROUNDS = {"momentum": ROUNDS, "falling": (FALLING_ARMS,)}
+
 QUICK = Settings(
     tasks=(Task("curves-like", (1,), 2, 1),),
     seeds=1,
@@ -69,9 +77,9 @@ QUICK = Settings(
 )
 
 
-def settings(quick: bool) -> Settings:
+def settings(quick: bool, study: str = "momentum") -> Settings:
     """Return the settings of the full or of the quick figure."""
-    return QUICK if quick else Settings()
+    return replace(QUICK if quick else Settings(), study=study)
 
 
 def units(chosen: Settings) -> float:
@@ -81,7 +89,7 @@ def units(chosen: Settings) -> float:
 
 def _searched(chosen: Settings, task: Task) -> ArmSearch:
     return ArmSearch(
-        figure="momentum",
+        figure=chosen.study,
         problem=task.problem,
         methods=MOMENTUM_ARMS,
         rounds=_rounds(chosen),
@@ -97,10 +105,10 @@ def _searched(chosen: Settings, task: Task) -> ArmSearch:
 
 
 def _rounds(chosen: Settings) -> list[Round]:
+    rounds = _ROUNDS[chosen.study][: chosen.rounds]
     if chosen.quick:
-        own = {arm: {**MOMENTUM_ARMS[arm].fixed, **QUICK_SETTINGS[arm]} for arm in chosen.arms}
+        own = {arm: {**rounds[0][arm].fixed, **QUICK_SETTINGS[arm]} for arm in chosen.arms}
         return [{arm: [settings] for arm, settings in own.items()}]
-    rounds = ROUNDS[: chosen.rounds]
     return [{arm: grid(each[arm], chosen.rates) for arm in chosen.arms} for each in rounds]
 
 
@@ -130,8 +138,8 @@ def joint(chosen: Settings, records: Records, others: Mapping[str, Records]) -> 
     """Judge S17, and S16 beside Figure 3's runs without momentum; a quick run judges neither."""
     if chosen.quick:
         return []
-    plain = split(others.get("figure3", ()))[0]
-    return momentum_claims.claims(split(records)[0], plain, _first_rungs(chosen))
+    plain, falling = (split(others.get(name, ()))[0] for name in ("figure3", "falling"))
+    return momentum_claims.claims(split(records)[0], plain, _first_rungs(chosen), falling)
 
 
 FIGURE = Figure(
@@ -146,4 +154,12 @@ FIGURE = Figure(
     adds_seeds=True,
     in_quick=False,
     joint=joint,
+)
+
+FALLING = replace(
+    FIGURE,
+    name="falling",
+    title="The same with a learning rate that falls over the whole run",
+    settings=partial(settings, study="falling"),
+    joint=lambda settings, records, others: [],  # judged with the study above
 )

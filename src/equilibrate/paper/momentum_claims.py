@@ -4,7 +4,7 @@ A run that was cut counts as far as it came: errors are then compared at the las
 them reached.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from equilibrate.paper.arm_drawing import TITLES
@@ -18,22 +18,46 @@ Arms = Mapping[str, Arm]
 RECORD = 0.73  # NAG's training error on MNIST after 750,000 updates, Sutskever et al. 2013
 AIM = 0.60  # about K-FAC's, which took far larger batches
 EARLY = 1.9  # asked of ESGD at the first rung on MNIST
+_ORDER: list[Verdict] = ["holds", "holds with a correction", "does not hold", "not yet run"]
 RIVALS = ("nag", "rmsprop", "adam")
 MNIST = ("mnist", "mnist-linear")
 
 
-def claims(records: Records, plain: Records, first_rungs: Mapping[str, int]) -> list[Judgement]:
-    """Judge what is recorded; `plain` are Figure 3's records, the rungs are epochs by task."""
+def claims(
+    records: Records, plain: Records, first_rungs: Mapping[str, int], falling: Records = ()
+) -> list[Judgement]:
+    """Judge what is recorded; the rungs are epochs by task.
+
+    `plain` are Figure 3's records, `falling` those with a learning rate that falls.
+    """
     found = {task: _trained(momentum_arms(records, task)) for task in first_rungs}
-    judged = []
-    compared = {task: arms for task, arms in found.items() if {"esgd", *RIVALS} <= arms.keys()}
-    if set(MNIST) & compared.keys():
-        judged.append(_state_of_the_art(compared, first_rungs))
+    fell = {task: _trained(momentum_arms(falling, task)) for task in first_rungs}
+    states = [
+        _state_of_the_art(compared, first_rungs, how)
+        for how, tasks in (("", found), (", falling learning rate", fell))
+        if set(MNIST) & (compared := _compared(tasks)).keys()
+    ]
+    judged = [_best(states)] if states else []
     pairs = {task: (arms, arms_of(plain, task)) for task, arms in found.items()}
     both = {task: two for task, two in pairs.items() if all("rmsprop" in arms for arms in two)}
     if both:
         judged.append(_mixes(both))
     return judged
+
+
+def _compared(tasks: Mapping[str, Arms]) -> dict[str, Arms]:
+    return {task: arms for task, arms in tasks.items() if {"esgd", *RIVALS} <= arms.keys()}
+
+
+def _best(states: Sequence[Judgement]) -> Judgement:
+    """Join what the studies say of one claim: it holds as far as it does in the best of them."""
+    return Judgement(
+        claim=states[0].claim,
+        verdict=min((state.verdict for state in states), key=_ORDER.index),
+        ours="; ".join(state.ours for state in states),
+        evidence="; ".join(dict.fromkeys(state.evidence for state in states)),
+        numbers={name: own for state in states for name, own in state.numbers.items()},
+    )
 
 
 def _trained(arms: Arms) -> Arms:
@@ -47,18 +71,20 @@ def _evidence(tasks: Mapping[str, Arms]) -> str:
     return f"momentum: best of {trials} trials an arm by successive halving, {seeds} seed(s)"
 
 
-def _state_of_the_art(tasks: Mapping[str, Arms], first_rungs: Mapping[str, int]) -> Judgement:
+def _state_of_the_art(
+    tasks: Mapping[str, Arms], first_rungs: Mapping[str, int], how: str
+) -> Judgement:
     """Judge S17: NAG's published record reached on MNIST, and the rivals beaten on every task."""
     reached = [t for t in MNIST if t in tasks and tasks[t]["esgd"].error().median <= RECORD]
     behind = [task for task, arms in tasks.items() if not _first(arms)]
     verdict: Verdict = "does not hold"
     if reached:
         verdict = "holds with a correction" if behind else "holds"
-    said = [_told(task, arms, first_rungs[task]) for task, arms in tasks.items()]
+    said = [_told(task, arms, first_rungs[task], how) for task, arms in tasks.items()]
     if verdict == "holds with a correction":
         where = ", ".join(TITLES[task] for task in behind)
         said.append(f"Correction: the record of 2013 is reached, a rival is as good on {where}")
-    numbers = {task: numbers_of(arms) for task, arms in tasks.items()}
+    numbers = {f"{task}{how}": numbers_of(arms) for task, arms in tasks.items()}
     return Judgement("S17", verdict, "; ".join(said), _evidence(tasks), numbers)
 
 
@@ -74,12 +100,12 @@ def _first(arms: Arms) -> bool:
     return all(ahead(ours.error(epoch), arms[name].error(epoch)) for name in RIVALS)
 
 
-def _told(task: str, arms: Arms, first: int) -> str:
+def _told(task: str, arms: Arms, first: int, how: str) -> str:
     epoch, per_epoch = _common(arms), arms["esgd"].updates_per_epoch
     ends = ", ".join(f"{arm.label} {told(arm.error(epoch))}" for arm in arms.values())
     early = {name: min(error_at(r, first) for r in arm.searched) for name, arm in arms.items()}
     starts = ", ".join(f"{arms[name].label} {error:.3g}" for name, error in early.items())
-    text = f"{TITLES[task]}, {epoch * per_epoch:,.0f} updates: {ends}"
+    text = f"{TITLES[task]}{how}, {epoch * per_epoch:,.0f} updates: {ends}"
     if task in MNIST:
         text += f" (published NAG {RECORD}; aim {AIM:.2f}"
         text += f" {'reached' if arms['esgd'].error().median <= AIM else 'not reached'})"

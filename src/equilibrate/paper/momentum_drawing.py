@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 COLOURS = {"nag": BLACK, "rmsprop": SKY, "adam": GREEN, "jacobi": ORANGE, "esgd": VERMILION}
 _SHOWN = ("lr", "momentum", "betas")
+_FALLING = (
+    ". Every learning rate falls to zero along half a cosine, over the whole of a run: in the "
+    "search over its shorter one."
+)
 
 
 def draw(records: Records, timings: Mapping[str, Mapping[str, float]]) -> "Picture":
@@ -52,15 +56,17 @@ def _notes(arms: Sequence[Arm]) -> tuple[str, ...]:
             "momenta; the best of the search's last rung is trained anew with all seeds (NAG: the "
             "largest of Sutskever's schedule; Adam: beta1)."
         )
-    if any(_rising(r["settings"]) for arm in arms if arm.name != "nag" for r in arm.searched):
+    tried = [(arm.name, record["settings"]) for arm in arms for record in arm.searched]
+    falls = any(own.get("lr_schedule") == "cosine" for _, own in tried)
+    if not falls and any(name != "nag" and _rising(own) for name, own in tried):
         searched += (
             " A second grid came after the results of the first: on Sutskever's schedule "
             "('rising'), and in the next decade of learning rates for NAG and Adam."
         )
     return (
         searched,
-        "At the end (the last 1,000 updates of a full run) no momentum but Adam's exceeds 0.9, and "
-        "every learning rate is a tenth.",
+        "At the end (the last 1,000 updates of a full run) no momentum but Adam's exceeds 0.9"
+        f"{_FALLING if falls else ', and every learning rate is a tenth.'}",
         "'Lowest' and 'highest' say that a winner lies at that end of what was tried.",
         "CURVES-like images are generated to match four statistics of CURVES; their errors must "
         "not be set beside published CURVES errors.",

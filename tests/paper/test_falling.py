@@ -1,0 +1,85 @@
+"""The momentum study with a learning rate that falls: equal searches, and its part in S17."""
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from equilibrate.paper import momentum, momentum_claims
+from equilibrate.paper.falling_arms import FALLING_ARMS
+from equilibrate.paper.figures import FIGURES
+from equilibrate.paper.momentum_arms import MOMENTUM_ARMS, QUICK_SETTINGS, grid
+from equilibrate.paper.records import Store
+from equilibrate.study.progress import Progress
+from equilibrate.study.stacked_rules import why_not_stacked
+from tests.paper.shrunken import MOMENTUM, PROBLEMS
+from tests.paper.test_momentum_claims import AS_SAID, FIRST_RUNGS, _with
+
+SMALL = replace(MOMENTUM, study="falling", tasks=MOMENTUM.tasks[1:])
+BEHIND = AS_SAID | {"esgd": 0.8}
+
+
+@pytest.fixture(scope="module")
+def computed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("falling")
+    progress = Progress("falling", momentum.units(SMALL), stream=None)
+    return folder, momentum.compute(SMALL, Store(folder), progress, PROBLEMS), progress
+
+
+def test_every_arm_has_as_many_trials_in_as_wide_a_decade():
+    for name, arm in FALLING_ARMS.items():
+        own = grid(arm, 3)
+        assert len(own) == 9
+        assert arm.space["lr"].decades == pytest.approx(1)
+        assert {settings["lr_schedule"] for settings in own} == {"cosine"}
+        assert arm.label == MOMENTUM_ARMS[name].label
+        assert all(why_not_stacked(arm.optimizer, settings) is None for settings in own)
+
+
+def test_it_trains_in_folders_of_its_own_and_says_what_it_did(computed):
+    folder, records, progress = computed
+    assert progress.done == progress.total
+    assert "falling-curves-like" in {path.name for path in folder.iterdir()}
+    trained = [record for record in records if "timing" not in record]
+    assert {record["settings"]["lr_schedule"] for record in trained} == {"cosine"}
+    described = momentum.describe(SMALL, records)
+    assert any("falls to zero along half a cosine" in note for note in described.notes)
+    assert not any("a tenth" in note or "second grid" in note for note in described.notes)
+    assert [len(table.rows) for table in described.tables] == [5]
+    frozen = partial(momentum.compute, SMALL, Store(folder, frozen=True), problems=PROBLEMS)
+    assert frozen(progress=Progress("falling", 1.0, stream=None)) == records
+
+
+def test_a_quick_one_falls_as_well():
+    quick = FIGURES["falling"].settings(True)
+    (only,) = momentum._rounds(quick)
+    for arm, (own,) in only.items():
+        assert own == {**FALLING_ARMS[arm].fixed, **QUICK_SETTINGS[arm]}
+
+
+@pytest.mark.parametrize(
+    ("constant", "falling", "verdict"),
+    [
+        (BEHIND, AS_SAID, "holds"),
+        (AS_SAID, BEHIND, "holds"),
+        (BEHIND, BEHIND, "does not hold"),
+        (BEHIND, AS_SAID | {"nag": 0.6}, "holds with a correction"),
+    ],
+)
+def test_s17_holds_as_far_as_it_does_in_the_better_study(constant, falling, verdict):
+    (judged,) = momentum_claims.claims(_with(constant), [], FIRST_RUNGS, _with(falling))
+    assert judged.verdict == verdict
+    assert "MNIST, 750,000 updates" in judged.ours
+    assert "MNIST, falling learning rate, 750,000 updates" in judged.ours
+    assert judged.numbers["mnist"]["nag"] == pytest.approx(constant["nag"] * 1.02)
+    assert judged.numbers["mnist, falling learning rate"]["nag"] == pytest.approx(
+        falling["nag"] * 1.02
+    )
+
+
+def test_the_falling_study_reaches_the_judge_through_the_report():
+    joint = FIGURES["momentum"].joint
+    chosen = FIGURES["momentum"].settings(False)
+    (judged,) = joint(chosen, _with(BEHIND), {"falling": _with(AS_SAID)})
+    assert judged.verdict == "holds"
+    assert FIGURES["falling"].joint(chosen, _with(AS_SAID), {}) == []
