@@ -57,6 +57,17 @@ def test_the_time_left_counts_only_what_was_computed():
     assert "0:30 spent, 2:30 left" in live.lines()[0]
 
 
+def test_what_comes_before_the_first_small_piece_is_no_pace():
+    now = [0.0]
+    live = Live("search", {"sgd": "SGD"}, 4, None, lambda: now[0])
+    now[0] = 100.0  # compiling, and a ten-thousandth of the work
+    live(Moment("sgd", 8, 0, None, trained=0.1, done=0.1, total=1000.0))
+    assert "1:40 spent, ? left" in live.lines()[0]
+    now[0] = 101.0  # ten a second from here on, 980 to go
+    live(Moment("sgd", 8, 0, None, trained=10.1, done=20.0, total=1000.0))
+    assert "1:41 spent, 1:38 left" in live.lines()[0]
+
+
 def test_elsewhere_a_line_now_and_then():
     now, stream = [0.0], io.StringIO()
     live = Live("search", {"sgd": "SGD", "adam": "Adam"}, 4, stream, lambda: now[0])

@@ -9,6 +9,7 @@ from typing import TextIO
 
 from equilibrate.study import files
 from equilibrate.study.course import Moment
+from equilibrate.study.pace import Pace
 from equilibrate.study.progress import clock
 
 _BAR = 24
@@ -34,6 +35,7 @@ class Live:
     stream: TextIO | None = field(default_factory=lambda: sys.stderr)
     now: Callable[[], float] = time.perf_counter
     started: float = field(init=False)
+    pace: Pace = field(init=False)
     shown: float = field(init=False)
     last: Moment | None = None
     states: dict[str, Moment] = field(default_factory=dict)
@@ -44,11 +46,13 @@ class Live:
 
     def __post_init__(self) -> None:
         self.started, self.heard = self.now(), len(files.SAID)
+        self.pace = Pace(self.started)
         self.shown = -_LINE_SECONDS if self._terminal() else self.started
 
     def __call__(self, moment: Moment) -> None:
         """Take note of a moment; show it where it is time to."""
         self.last = self.states[moment.method] = moment
+        self.pace.note(moment.trained, moment.total, self.now())
         if moment.best is not None:
             self.best[moment.method] = min(self.best.get(moment.method, moment.best), moment.best)
         wait = _REDRAW_SECONDS if self._terminal() else _LINE_SECONDS
@@ -92,11 +96,12 @@ class Live:
         return f"{self.phase} [{bar}] {int(100 * share):3d}%  {spent} spent, {self._left()}"
 
     def _left(self) -> str:
-        """The time left at the speed so far; what was found recorded does not count as speed."""
-        if self.last is None or not self.last.trained:
+        """The time left at the pace so far; what was found recorded does not count as work."""
+        if self.last is None:
             return "? left"
-        pace = (self.now() - self.started) / self.last.trained
-        return f"{clock(pace * (self.last.total - self.last.done))} left"
+        rest = self.last.total - self.last.done
+        left = self.pace.left(self.last.trained, rest, self.now())
+        return "? left" if left is None else f"{clock(left)} left"
 
     def _state(self, name: str) -> str:
         order, present = list(self.labels), self.last.method if self.last else ""

@@ -5,6 +5,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TextIO
 
+from equilibrate.study.pace import Pace
+
 _WIDTH = 24
 _LINE_SECONDS = 10.0  # between two lines where there is no terminal to redraw a bar on
 
@@ -30,21 +32,24 @@ class Progress:
     worked: float = 0.0
     started: float = field(default_factory=time.perf_counter)
     shown: float = 0.0
+    pace: Pace = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.pace = Pace(self.started)
 
     def advance(self, amount: float = 1.0, *, computed: bool = True) -> None:
         """Count work as done; `computed` is False for what a record already held."""
         self.done = min(self.total, self.done + amount)
         self.worked += amount if computed else 0.0
+        self.pace.note(self.worked, self.total, time.perf_counter())
         self._show()
 
     def left(self) -> str:
-        """Return the time left at the speed so far; a question mark before any work."""
+        """Return the time left at the pace so far; a question mark before any work."""
         if self.done >= self.total:
             return "done"
-        if not self.worked:
-            return "? left"
-        spent = time.perf_counter() - self.started
-        return f"{clock(spent / self.worked * (self.total - self.done))} left"
+        left = self.pace.left(self.worked, self.total - self.done, time.perf_counter())
+        return "? left" if left is None else f"{clock(left)} left"
 
     def _show(self) -> None:
         if self.stream is None:
