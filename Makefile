@@ -2,7 +2,7 @@
 # on a machine with Python 3.11, pip, venv and make.
 PYTHON ?= python3
 PYTEST_ARGS ?=
-PAPER_ARGS ?= --quick
+PAPER_ARGS ?= --quick --jobs 2
 WINS_ARGS ?=
 
 VENV := .venv

@@ -89,6 +89,9 @@ def shrink() -> None:
         )
 
 
+if __name__ == "__mp_main__":  # a process that computes a part
+    shrink()
+
 if __name__ == "__main__":
     import os
     import sys

@@ -74,6 +74,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"train winners with N seeds at most; a later run adds the others ({_ADDING})",
     )  # fmt: skip
     parser.add_argument(
+        "--jobs", type=count, default=1, metavar="N",
+        help="compute N figures, or tasks of a figure, at the same time (default: 1)",
+    )  # fmt: skip
+    parser.add_argument(
         "--records-only", action="store_true",
         help="compute and record, draw nothing: for a machine without matplotlib",
     )  # fmt: skip
@@ -83,17 +87,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def _mistake(arguments: argparse.Namespace) -> str | None:
+    """Return what is wrong with the arguments, where something is."""
+    named: list[str] = arguments.figures
+    unknown = [name for name in named if name not in FIGURES]
+    if unknown:
+        return f"no figure {unknown[0]!r}; there are {', '.join(FIGURES)}"
+    others = [name for name in named if not FIGURES[name].adds_seeds]
+    if arguments.seeds is not None and others:
+        return f"--seeds is not for {others[0]}, but for {_ADDING}"
+    if arguments.jobs > 1 and arguments.cluster is not None:
+        return "--jobs is for this machine, --cluster for others: choose one"
+    return None
+
+
 def execute(arguments: argparse.Namespace, command: str) -> int:
     """Run the command; return its exit status. Ctrl-C gives 130, SIGTERM 143."""
-    unknown = [name for name in arguments.figures if name not in FIGURES]
-    if unknown:
-        print(f"no figure {unknown[0]!r}; there are {', '.join(FIGURES)}", file=sys.stderr)
+    mistake = _mistake(arguments)
+    if mistake is not None:
+        print(mistake, file=sys.stderr)
         return 2
-    if arguments.seeds is not None:
-        others = [name for name in arguments.figures if not FIGURES[name].adds_seeds]
-        if others:
-            print(f"--seeds is not for {others[0]}, but for {_ADDING}", file=sys.stderr)
-            return 2
     started = time.perf_counter()
     try:
         with stoppable():
@@ -127,6 +140,7 @@ def _run(arguments: argparse.Namespace, command: str) -> Path:
         at_once=arguments.at_once,
         timed=not arguments.untimed,
         seeds=arguments.seeds,
+        jobs=arguments.jobs,
     )
     quick, out = arguments.quick, arguments.out
     with ExitStack() as leaving:

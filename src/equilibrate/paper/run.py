@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ import torch
 from equilibrate.paper import report
 from equilibrate.paper.figure import Figure
 from equilibrate.paper.figures import FIGURES
+from equilibrate.paper.processes import in_processes
 from equilibrate.paper.records import AT_ONCE, NotRecorded, Store
 from equilibrate.paper.studies import require_device
 from equilibrate.study.crew import Crew
@@ -31,6 +32,7 @@ class Means:
     crew: Crew | None = None  # who trains studies; None is this process
     timed: bool = True  # whether times that are missing are measured
     seeds: int | None = None  # of winners, at most; the others are left for a later run
+    jobs: int = 1  # figures, and tasks of figures, at the same time
 
 
 CPU = Means()
@@ -43,6 +45,7 @@ def run(names: Sequence[str], out: Path, *, quick: bool, command: str, means: Me
     """
     require_drawing()  # before hours of computing, not after
     wanted = _wanted(names, quick, means)
+    _compute_at_once(wanted, out, quick, means)
     results = []
     for name, figure in FIGURES.items():
         compute = partial(_compute, means=means) if name in wanted else _recorded
@@ -54,7 +57,9 @@ def run(names: Sequence[str], out: Path, *, quick: bool, command: str, means: Me
 
 def record(names: Sequence[str], out: Path, *, quick: bool, means: Means = CPU) -> Path:
     """Compute the named figures and draw nothing; return the folder of their records."""
-    for name in _wanted(names, quick, means):
+    wanted = _wanted(names, quick, means)
+    _compute_at_once(wanted, out, quick, means)
+    for name in wanted:
         _compute(FIGURES[name], out, quick, means=means)
     return out / "records"
 
@@ -85,6 +90,32 @@ def _possible(quick: bool, means: Means) -> list[str]:
         file=sys.stderr,
     )
     return [name for name in FIGURES if name not in needing]
+
+
+def _compute_at_once(wanted: Sequence[str], out: Path, quick: bool, means: Means) -> None:
+    """With several jobs, record all but times, which are measured afterwards, with nothing beside.
+
+    Figures that train networks come first: they take longest.
+    """
+    if means.jobs == 1:
+        return
+    listed = [(name, task) for name in wanted for task in _tasks(FIGURES[name], quick, means)]
+    listed.sort(key=lambda part: not FIGURES[part[0]].needs_gpu)
+    one = replace(means, timed=False, jobs=1)
+    in_processes(partial(_compute_part, out=out, quick=quick, means=one), listed, means.jobs)
+
+
+def _tasks(figure: Figure, quick: bool, means: Means) -> list[tuple[str, ...]]:
+    """Return the tasks of a figure one by one; nothing, once, for one that has none."""
+    return [(task.problem,) for task in getattr(_part(figure, quick, means), "tasks", ())] or [()]
+
+
+def _compute_part(
+    part: tuple[str, tuple[str, ...]], *, out: Path, quick: bool, means: Means
+) -> None:
+    name, tasks = part
+    with suppress(NotRecorded):  # a task whose data are not at hand: the figure does without
+        _compute(FIGURES[name], out, quick, means=replace(means, tasks=tasks))
 
 
 def _compute(figure: Figure, out: Path, quick: bool, *, means: Means) -> report.Result:
