@@ -45,7 +45,7 @@ class Batches:
         self._rows = torch.tensor(rows, device=device)
         shape = (len(self._distinct), self.updates_per_epoch, batch_size)
         self._order = torch.zeros(shape, dtype=torch.int64, device=device)
-        self._position = torch.zeros(1, dtype=torch.int64, device=device)
+        self.position = torch.zeros(1, dtype=torch.int64, device=device)  # of the next batch
 
     def begin(self, update: int) -> None:
         """Lay out the epoch that holds this update, and go to its place in it."""
@@ -58,11 +58,11 @@ class Batches:
         if self.inputs.device.type == "cuda":
             order = order.pin_memory()  # copied while earlier updates still run
         self._order.copy_(order, non_blocking=True)
-        self._position.fill_(position)
+        self.position.fill_(position)
 
     def next(self) -> tuple[Tensor, Tensor]:
         """Return every run's inputs and targets, (runs, batch_size, ...)."""
-        chosen = self._order.index_select(1, self._position).squeeze(1)[self._rows]
-        self._position.add_(1)
+        chosen = self._order.index_select(1, self.position).squeeze(1)[self._rows]
+        self.position.add_(1)
         inputs = self.inputs[chosen]
         return inputs, inputs if self.targets is self.inputs else self.targets[chosen]

@@ -18,6 +18,7 @@ from equilibrate.study.scheduling import Scheduling
 from equilibrate.study.stacked_curvature import KINDS, StackedCurvature
 from equilibrate.study.stacked_optimizer import StackedOptimizer
 from equilibrate.study.stacked_rules import structure
+from equilibrate.study.timetable import Timetable
 from equilibrate.study.trial import Trial
 
 
@@ -33,6 +34,7 @@ class Block:
     total: int
     optimizer: StackedOptimizer
     schedule: Scheduling
+    timetable: Timetable
     work: int
 
     def of(self, tensor: Tensor) -> Tensor:
@@ -73,6 +75,7 @@ def make_blocks(
         made = stacked(optimizer, [trial.settings for trial in mine], own)
         totals = [trial.epochs * updates_per_epoch for trial in mine]
         schedule = Scheduling(made.settings, totals)
-        blocks.append(Block(start, stop, len(trials), made, schedule, sum(totals)))
+        timetable = Timetable(schedule, made, updates_per_epoch)
+        blocks.append(Block(start, stop, len(trials), made, schedule, timetable, sum(totals)))
         start = stop
     return blocks

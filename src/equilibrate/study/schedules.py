@@ -43,6 +43,16 @@ def _factor(part: str, update: int, total: int) -> float:
     )
 
 
+def changes_at_every_update(schedule: str) -> bool:
+    """Tell whether a learning-rate schedule moves all the time, not at a few updates.
+
+    Example:
+        >>> changes_at_every_update("ramp:9+ending"), changes_at_every_update("ending")
+        (True, False)
+    """
+    return not set(schedule.split("+")) <= {"constant", "ending"}
+
+
 def momentum_at(schedule: str, momentum: float, update: int, total: int) -> float:
     """Return the momentum at an update; `momentum` is the largest it may reach.
 

@@ -1,9 +1,9 @@
 """Schedules applied to running trials: learning rates and momenta set before an update."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from equilibrate.study.schedules import learning_rate_factor, momentum_at
+from equilibrate.study.schedules import changes_at_every_update, learning_rate_factor, momentum_at
 
 
 class Scheduling:
@@ -17,11 +17,28 @@ class Scheduling:
     def __init__(self, settings: Sequence[Mapping[str, Any]], totals: Sequence[int]) -> None:
         self._settings, self._totals = settings, totals
         self._last: dict[str, list[float]] = {}
+        self._names = [
+            name
+            for name in ("lr", "momentum")
+            if any(own[f"{name}_schedule"] != "constant" for own in settings)
+        ]
 
-    def apply(self, update: int, set_numbers: Callable[[str, Sequence[float]], None]) -> None:
-        """Set the numbers that differ from those of the last update applied here."""
-        for name, values in self._at(update).items():
-            if self._last.get(name) != values:
+    @property
+    def restless(self) -> tuple[str, ...]:
+        """The numbers that change at every update of some trial."""
+        rates = [own["lr_schedule"] for own in self._settings]
+        return ("lr",) if any(map(changes_at_every_update, rates)) else ()
+
+    def apply(
+        self,
+        update: int,
+        set_numbers: Callable[[str, Sequence[float]], None],
+        but: Collection[str] = (),
+    ) -> None:
+        """Set the numbers, `but` some, that differ from those of the last update applied here."""
+        for name in self._names:
+            values = [] if name in but else self.at(name, update)
+            if values and self._last.get(name) != values:
                 set_numbers(name, values)
                 self._last[name] = values
 
@@ -29,17 +46,15 @@ class Scheduling:
         """Hand over everything at the next update: the numbers have been changed from outside."""
         self._last = {}
 
-    def _at(self, update: int) -> dict[str, list[float]]:
-        numbers: dict[str, list[float]] = {}
-        pairs = list(zip(self._settings, self._totals, strict=True))
-        if any(s["lr_schedule"] != "constant" for s in self._settings):
-            numbers["lr"] = [
-                s["lr"] * learning_rate_factor(s["lr_schedule"], update, total)
-                for s, total in pairs
+    def at(self, name: str, update: int) -> list[float]:
+        """Return the learning rate or the momentum of every trial at an update."""
+        pairs = zip(self._settings, self._totals, strict=True)
+        if name == "lr":
+            return [
+                own["lr"] * learning_rate_factor(own["lr_schedule"], update, total)
+                for own, total in pairs
             ]
-        if any(s["momentum_schedule"] != "constant" for s in self._settings):
-            numbers["momentum"] = [
-                momentum_at(s["momentum_schedule"], s["momentum"], update, total)
-                for s, total in pairs
-            ]
-        return numbers
+        return [
+            momentum_at(own["momentum_schedule"], own["momentum"], update, total)
+            for own, total in pairs
+        ]

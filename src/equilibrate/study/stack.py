@@ -90,7 +90,7 @@ class Stack:
         with computing(self.precision):
             for due in {self._due(update) for update in range(1, math.lcm(*every) + 1)}:
                 for _ in range(Captured.CALLS):
-                    self.batches.begin(0)
+                    self._begin(0)
                     self._update_captured(due)
         self._take(before)
 
@@ -99,15 +99,22 @@ class Stack:
         with computing(self.precision):
             for _ in range(updates):
                 if not self._laid_out or self.updates % self.batches.updates_per_epoch == 0:
-                    self.batches.begin(self.updates)
+                    self._begin(self.updates)
                     self._laid_out = True
                 for block in self.blocks:
-                    block.schedule.apply(self.updates, block.optimizer.set)
+                    tabled = block.timetable.names
+                    block.schedule.apply(self.updates, block.optimizer.set, but=tabled)
                 due = self._due(self.updates)
                 (self._update_captured if self.updates else self._update)(due)
                 self.updates += 1
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)  # whoever reads a clock sees what was done
+
+    def _begin(self, update: int) -> None:
+        """Lay out the epoch that holds this update."""
+        self.batches.begin(update)
+        for block in self.blocks:
+            block.timetable.begin(update)
 
     def _due(self, update: int) -> Due:
         return tuple(block.due(update) for block in self.blocks)
@@ -119,6 +126,8 @@ class Stack:
 
     def _update(self, due: Due) -> None:
         """Take the next batch, measure in the blocks where that is due, then move every trial."""
+        for block in self.blocks:
+            block.timetable.follow(self.batches.position)
         inputs, targets = self.batches.next()
         gradients: dict[int, Sequence[Tensor | None]] = {}  # by the start of a block
         for span in spans(self.blocks, due):

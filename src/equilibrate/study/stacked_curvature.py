@@ -144,7 +144,7 @@ class StackedCurvature(StackedOptimizer):
     @torch.no_grad()
     def move(self, gradients: Sequence[Tensor | None]) -> None:
         """Move every trial along its gradient divided by its diagonal."""
-        self.step.add_(1)
+        self._count_a_step()
         buffers = self.state.get("momentum_buffer")
         filled = self._views(self._filled(gradients), may_copy=True)
         diagonals = self._views(self.state["diagonal"])

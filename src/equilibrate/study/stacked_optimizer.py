@@ -43,6 +43,7 @@ class StackedOptimizer:
         self.orders = [memory_order(p) for p in self.parameters]
         self.dtype = self.parameters[0].dtype
         self.step = torch.zeros_like(self.numbers["lr"])
+        self.follows = False  # whether numbers change on the device, without `set`
         self._move = fused(_moving(self.rule.update), self.device) if self.rule.update else None
         self._count = fused(_counting(self.rule.derive), self.device)
         derived = self.rule.derive(self.numbers, self.step).items()
@@ -67,10 +68,7 @@ class StackedOptimizer:
     def move(self, gradients: Sequence[Tensor | None]) -> None:
         """Move every trial along its gradient; None is a gradient of zeros."""
         assert self._move is not None
-        if self.rule.counts:
-            self._count(self.numbers, self.step, self._derived)
-        else:
-            self.step.add_(1)
+        self._count_a_step()
         self._move(
             self._views(self.parameters),
             self._views(self._filled(gradients), may_copy=True),
@@ -78,6 +76,12 @@ class StackedOptimizer:
             self._derived,
             self.switches,
         )
+
+    def _count_a_step(self) -> None:
+        if self.rule.counts or self.follows:
+            self._count(self.numbers, self.step, self._derived)
+        else:
+            self.step.add_(1)
 
     def _filled(self, gradients: Sequence[Tensor | None]) -> list[Tensor]:
         pairs = zip(self.parameters, gradients, strict=True)
