@@ -46,7 +46,7 @@ def test_what_changes_seldom_is_not_tabled(name):
 def test_a_stack_sets_no_tabled_number_from_the_host(method, monkeypatch):
     told = []
     monkeypatch.setattr(StackedOptimizer, "set", lambda self, name, values: told.append(name))
-    own = {"lr": 1e-3, "lr_schedule": "cosine", "momentum_schedule": "ending"}
+    own = {"lr": 1e-3, "lr_schedule": "cosine"}
     stack = stack_of(dense(), trials(method, [own] * 2))
     optimizer = stack.optimizer
     before = optimizer.numbers["lr"].clone()
