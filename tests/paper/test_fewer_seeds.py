@@ -9,7 +9,7 @@ from equilibrate.paper import figures, run
 from equilibrate.paper.records import Store
 from equilibrate.study.naming import canonical
 from equilibrate.study.progress import Progress
-from tests.paper.shrunken import FIGURE3, MOMENTUM, PROBLEMS, TRAINING
+from tests.paper.shrunken import FIGURE3, MOMENTUM, PROBLEMS, TRAINING, shrink
 
 ASKED = {
     "figure3": replace(FIGURE3, tasks=FIGURE3.tasks[1:], trials=1, seeds=3),
@@ -50,3 +50,16 @@ def test_figures_whose_seeds_belong_together_refuse(tmp_path, capsys):
     assert cli.main(["paper", "figure4", "--seeds", "1", "--out", str(tmp_path / "out")]) == 2
     assert "--seeds is not for figure4, but for figure3, momentum" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("part", [["--seeds", "1"], ["--task", "curves-like"]])
+def test_a_run_of_a_part_draws_all_that_is_recorded(part, tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "FIGURES", dict(figures.FIGURES))
+    monkeypatch.setattr(figures, "FIGURES", run.FIGURES)
+    shrink()
+    command = ["paper", "momentum", "--untimed", "--out", str(tmp_path)]
+    assert cli.main(command) == 0
+    whole = (tmp_path / "momentum.svg").read_text().count("<path")
+    assert cli.main([*command, *part]) == 0
+    assert "median over 2 seeds" in (tmp_path / "report.html").read_text()
+    assert (tmp_path / "momentum.svg").read_text().count("<path") == whole

@@ -71,6 +71,22 @@ def test_s17_asks_for_the_published_record_and_for_the_lead(finals, verdict):
     assert "aim 0.60 not reached" in judged.ours
 
 
+@pytest.mark.parametrize("finals", [AS_SAID, AS_SAID | {"esgd": 0.8}])
+def test_one_seed_confirms_nothing(finals):
+    single = [record for record in _with(finals) if record["seed"] == 0]
+    judged = _judged(single, _without(WITHOUT))
+    reached = finals["esgd"] < 0.73
+    assert judged["S17"].verdict == ("not yet run" if reached else "does not hold")
+    assert judged["S16"].verdict == "not yet run"
+    assert judged["S16"].ours.startswith("one seed so far, not judged: ")
+    assert "1 seed(s)" in judged["S17"].evidence
+
+
+def test_the_evidence_tells_the_seeds_that_every_winner_has():
+    single = [r for r in _with(AS_SAID, "curves-like") if r["seed"] == 0]
+    assert "1 seed(s)" in _judged([*_with(AS_SAID), *single])["S17"].evidence
+
+
 def test_s17_asks_for_the_lead_on_every_task():
     ahead = [*_with(AS_SAID), *_with(AS_SAID, "curves-like")]
     assert _judged(ahead)["S17"].verdict == "holds"

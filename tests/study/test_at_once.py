@@ -1,5 +1,7 @@
 """Pieces of work at once: after what came before, done before what follows, on any device."""
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -12,9 +14,33 @@ GPU = [
 DEVICES = ["cpu", pytest.param("cuda", marks=GPU)]
 
 
+def slow(device):
+    """Keep a GPU's stream busy for a while, so that whoever does not wait is early."""
+    if device.type == "cuda":
+        torch.cuda._sleep(2_000_000)
+
+
+def doubled(row):
+    slow(row.device)
+    row.mul_(2)
+
+
 def doubled_after_one_more(rows):
+    slow(rows.device)
     rows.add_(1)
-    at_once([lambda row=row: row.mul_(2) for row in rows], rows.device)
+    at_once([partial(doubled, row) for row in rows], rows.device)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_what_a_piece_raises_is_raised_after_the_others_are_joined(device):
+    row = torch.zeros(3, device=device)
+
+    def wrong():
+        raise ValueError("wrong")
+
+    with pytest.raises(ValueError, match="wrong"):
+        at_once([partial(row.add_, 1), wrong], row.device)
+    assert row.tolist() == [1, 1, 1]
 
 
 @pytest.mark.parametrize("device", DEVICES)

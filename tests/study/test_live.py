@@ -1,10 +1,12 @@
 """Live progress: redrawn in place on a terminal, lines now and then elsewhere; the time left."""
 
 import io
+import time
 
 from equilibrate.study.course import Moment
 from equilibrate.study.files import say
 from equilibrate.study.live import Live
+from equilibrate.study.progress import Progress
 
 
 class Screen:
@@ -66,6 +68,19 @@ def test_what_comes_before_the_first_small_piece_is_no_pace():
     now[0] = 101.0  # ten a second from here on, 980 to go
     live(Moment("sgd", 8, 0, None, trained=10.1, done=20.0, total=1000.0))
     assert "1:41 spent, 1:38 left" in live.lines()[0]
+
+
+def test_the_progress_of_a_figure_tells_no_time_from_one_small_piece(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    going = Progress("figure", total=1000.0, stream=None, started=now[0])
+    now[0] = 100.0
+    going.advance(0.1)
+    assert going.left() == "? left"
+    now[0] = 101.0
+    going.advance(9.9, computed=False)
+    going.advance(10.0)
+    assert going.left() == "1:38 left"
 
 
 def test_elsewhere_a_line_now_and_then():

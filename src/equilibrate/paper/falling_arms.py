@@ -3,7 +3,7 @@
 At a constant learning rate all methods end in noise, and how much of it the last 1,000 updates take
 away decides who is ahead (`momentum_arms`). Here the rate falls along half a cosine, for every
 method alike. The decades lie around the best rates of both sets at a constant rate. All momenta
-rise by Sutskever's schedule, but Adam's beta1; 0.9 is reached within 1,250 updates.
+rise by Sutskever's schedule, but Adam's beta1; 0.9 is reached after 1,000 updates.
 """
 
 from dataclasses import replace

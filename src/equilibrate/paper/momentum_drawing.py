@@ -40,12 +40,20 @@ def describe(
     arms = [arm for column in columns for arm in column.arms.values()]
     caption = (
         "Learning curves of deep auto-encoders with momentum, the winner of each method's search "
-        "by successive halving: median over seeds, band from the best to the worst seed. Squared "
-        "error over the whole training set, batch 200, no regularisation."
+        f"by successive halving: {_over_seeds(arms)}. Squared error over the whole training set, "
+        "batch 200, no regularisation."
     )
     if not any(arm.longest["epochs"] > arm.best["epochs"] for arm in arms):
         caption += " So far the search alone, at one seed: longer runs are not recorded yet."
     return Description(caption, _notes(arms), tables)
+
+
+def _over_seeds(arms: Sequence[Arm]) -> str:
+    seeds = sorted({len(arm.seeds) for arm in arms})
+    if seeds == [1]:
+        return "one seed"
+    number = " to ".join(map(str, dict.fromkeys((seeds[0], seeds[-1])))) if seeds else "no"
+    return f"median over {number} seeds, band from the best to the worst"
 
 
 def _notes(arms: Sequence[Arm]) -> tuple[str, ...]:
@@ -53,11 +61,11 @@ def _notes(arms: Sequence[Arm]) -> tuple[str, ...]:
     if any(len(arm.searched) > 1 for arm in arms):
         searched = (
             "Every method has a grid of three learning rates, inside one decade, times three "
-            "momenta; the best of the search's last rung is trained anew with all seeds (NAG: the "
-            "largest of Sutskever's schedule; Adam: beta1)."
+            "momenta; the best of the search's last rung is trained anew (NAG: the largest of "
+            "Sutskever's schedule; Adam: beta1)."
         )
     tried = [(arm.name, record["settings"]) for arm in arms for record in arm.searched]
-    falls = any(own.get("lr_schedule") == "cosine" for _, own in tried)
+    falls = any(_falls(own) for _, own in tried)
     if not falls and any(name != "nag" and _rising(own) for name, own in tried):
         searched += (
             " A second grid came after the results of the first: on Sutskever's schedule "
@@ -104,13 +112,15 @@ def _row(arm: Arm, first: int, seconds: Mapping[str, float]) -> tuple[str, ...]:
         f"{early:.3g}",
         _before_the_end(arm),
         f"{arm.last:.3g} at {arm.longest['curve']['updates'][-1]:,} updates{cut}",
-        told(arm.error()),
+        told(arm.error()) if len(arm.seeds) > 1 else "one seed",
         microseconds(arm, seconds),
     )
 
 
 def _before_the_end(arm: Arm) -> str:
     """Return the last error measured before the last updates, which take smaller steps."""
+    if _falls(arm.longest["settings"]):
+        return "-"
     curve = arm.longest["curve"]
     total = arm.longest["epochs"] * arm.updates_per_epoch
     points = zip(curve["updates"], curve["error"], strict=True)
@@ -131,6 +141,10 @@ def _setting(arm: Arm, name: str, value: Any) -> str:
 
 def _rising(settings: Mapping[str, Any]) -> bool:
     return bool(settings.get("momentum_schedule") == "sutskever")
+
+
+def _falls(settings: Mapping[str, Any]) -> bool:
+    return bool(settings.get("lr_schedule") == "cosine")
 
 
 def _number(value: Any) -> float:

@@ -50,6 +50,8 @@ def run(names: Sequence[str], out: Path, *, quick: bool, command: str, means: Me
     for name, figure in FIGURES.items():
         compute = partial(_compute, means=means) if name in wanted else _recorded
         result = compute(figure, out, quick)
+        if means.tasks or means.seeds is not None:  # a part: drawn with all that is recorded
+            result = _recorded(figure, out, quick) or result
         if result is not None:
             results.append(result)
     return report.write(results, out, quick=quick, command=command)

@@ -20,13 +20,16 @@ def at_once(pieces: Sequence[Callable[[], None]], device: torch.device) -> None:
             piece()
         return
     current = torch.cuda.current_stream(device)
-    streams = _streams(device, len(pieces))
-    for piece, stream in zip(pieces, streams, strict=True):
-        stream.wait_stream(current)
-        with torch.cuda.stream(stream):
-            piece()
-    for stream in streams:
-        current.wait_stream(stream)
+    ready = current.record_event()
+    streams = _streams(current.device, len(pieces))
+    try:
+        for piece, stream in zip(pieces, streams, strict=True):
+            stream.wait_event(ready)
+            with torch.cuda.stream(stream):
+                piece()
+    finally:
+        for stream in streams:
+            current.wait_stream(stream)
 
 
 @cache

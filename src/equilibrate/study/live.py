@@ -80,7 +80,7 @@ class Live:
             >>> live = Live("search", names, epochs=20, stream=None, now=lambda: 60.0)
             >>> live(Moment("sgd", 8, 10, 3.5, trained=80.0, done=80.0, total=320.0))
             >>> print("\n".join(live.lines()))
-            search [######..................]  25%  0:00 spent, 0:00 left
+            search [######..................]  25%  0:00 spent, ? left
               SGD   epoch 10 of 20  best 3.5      8 training
               Adam  waiting
         """

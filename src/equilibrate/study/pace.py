@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 _SMALL = 1e-3  # of all the work
+_SECONDS = 1.0  # that are too few to tell a pace from
 
 
 @dataclass
@@ -35,6 +36,8 @@ class Pace:
             >>> round(pace.left(11.0, 9_989.0, now=101.0))
             999
         """
-        if self.began is None or worked <= self.before:
+        if not rest:
+            return 0.0
+        if self.began is None or worked <= self.before or now - self.began < _SECONDS:
             return None
         return (now - self.began) / (worked - self.before) * rest
