@@ -1,5 +1,8 @@
 """Trials of several methods in one stack are the same trials in stacks of their own."""
 
+from dataclasses import replace
+
+import pytest
 import torch
 
 from equilibrate.study.methods import METHODS
@@ -54,6 +57,28 @@ def test_a_mixed_stack_goes_on_from_its_state_and_without_some_trials():
     for there, here, row in zip(_rows(other), _rows(fresh), kept, strict=True):
         assert torch.equal(there, here)
         torch.testing.assert_close(there, _rows(whole)[row], rtol=0, atol=1e-9)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("schedule", ["constant", "cosine"])
+def test_on_a_gpu_a_mixed_stack_ends_where_it_does_on_a_cpu(schedule):
+    """Captured, on streams, compiled; in double precision, so that only the order of sums parts."""
+    rows = {}
+    for device in ("cpu", "cuda"):
+        trials = [_on(trial, schedule) for trial in _mixed()]
+        stack = Stack(_problem(), METHODS, trials, torch.device(device))
+        stack.advance(45)
+        rows[device] = _rows(stack)
+        stack.keep([0, 4, 6])  # fewer than half: a new stack, captured anew
+        stack.advance(30)
+        rows[device] += _rows(stack)
+    for here, there in zip(rows["cuda"], rows["cpu"], strict=True):
+        torch.testing.assert_close(here.cpu(), there, rtol=0, atol=1e-7)
+
+
+def _on(trial, schedule):
+    return replace(trial, settings={**trial.settings, "lr_schedule": schedule})
 
 
 def test_a_study_may_mix_methods_and_its_times_are_then_not_compared(tmp_path):
