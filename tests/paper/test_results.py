@@ -12,6 +12,7 @@ import pytest
 from equilibrate.paper import momentum, run
 from equilibrate.paper.figures import FIGURES
 from equilibrate.paper.momentum_arms import momentum_arms
+from equilibrate.paper.publish import claims_page
 from equilibrate.paper.records import Store
 from equilibrate.study.progress import Progress
 
@@ -43,6 +44,13 @@ def _numbers(path):
 def test_the_claims_are_those_that_the_records_give(redrawn):
     published, again = (json.loads((f / "claims.json").read_text()) for f in (RESULTS, redrawn))
     assert published["claims"] == again["claims"]
+
+
+def test_the_page_of_claims_is_made_from_them():
+    published = json.loads((RESULTS / "claims.json").read_text())["claims"]
+    page = (RESULTS / "claims.md").read_text()
+    assert page == claims_page(published)
+    assert page.count("\n| S") + page.count("\n| T") == len(published)
 
 
 @pytest.mark.slow

@@ -42,6 +42,21 @@ def publish(out: Path, results: Path) -> None:
         folder.mkdir(exist_ok=True)
         pack(map(public, read_records(path.parent).values()), folder)
     (results / "README.md").write_text(_origin(results))
+    claims = json.loads((results / "claims.json").read_text())["claims"]
+    (results / "claims.md").write_text(claims_page(claims))
+
+
+def claims_page(claims: Iterable[dict[str, Any]]) -> str:
+    """Return the table of claims as a page for people."""
+    rows = [["claim", "the paper says", "verdict", "ours"], ["---"] * 4]
+    rows += [[row[name] for name in ("claim", "paper", "verdict", "ours")] for row in claims]
+    lines = ["| " + " | ".join(map(_cell, row)) + " |" for row in rows]
+    made = "Made from `claims.json`, which has the numbers and what they rest on as well."
+    return "\n".join(["# Every checkable sentence of the paper", "", made, "", *lines, ""])
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
 
 
 def pack(records: Iterable[dict[str, Any]], folder: Path) -> None:
@@ -63,8 +78,9 @@ def _origin(results: Path) -> str:
         [
             "# Results of the full run",
             "",
-            "Figures, claims (`claims.json`), the report (`report.html`) and the records behind",
-            "them. `equilibrate paper --out results` draws everything again from the records;",
+            "Figures, claims ([a table](claims.md), `claims.json`), the report (`report.html`) and",
+            "the records behind them. `equilibrate paper --out results` draws everything again",
+            "from the records;",
             "`pandas.read_json(path, lines=True)` reads a study's `records.jsonl.gz`.",
             "The fight against other optimizers has a folder of its own, `wins`.",
             "",
