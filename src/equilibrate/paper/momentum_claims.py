@@ -203,5 +203,6 @@ def _gains_told(task: str, mixed: Arms, plain: Arms, gains: Mapping[str, float])
     )
     return (
         f"{TITLES[task]}, {epoch:g} epochs: RMSProp {told(other)} without, {told(own)} with "
-        f"momentum, {gains['rmsprop']:.2f} times less; the others fall by {rest or 'not known'}"
+        f"momentum, which divides the error by {gains['rmsprop']:.2f}; that of the others by "
+        f"{rest or 'not known'}"
     )

@@ -38,10 +38,13 @@ def describe(
     columns = _columns(records, timings)
     tables = tuple(_table(column, first_rungs[column.task]) for column in columns)
     arms = [arm for column in columns for arm in column.arms.values()]
+    searched = any(len(arm.searched) > 1 for arm in arms)
+    shown = (
+        "the winner of each method's search by successive halving" if searched else "a trial each"
+    )
     caption = (
-        "Learning curves of deep auto-encoders with momentum, the winner of each method's search "
-        f"by successive halving: {_over_seeds(arms)}. Squared error over the whole training set, "
-        "batch 200, no regularisation."
+        f"Learning curves of deep auto-encoders with momentum, {shown}: {_over_seeds(arms)}. "
+        "Squared error over the whole training set, batch 200, no regularisation."
     )
     if not any(arm.longest["epochs"] > arm.best["epochs"] for arm in arms):
         caption += " So far the search alone, at one seed: longer runs are not recorded yet."
