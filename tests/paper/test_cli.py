@@ -184,3 +184,11 @@ def test_a_missing_data_file_is_not_taken_for_a_full_disk(tmp_path, monkeypatch,
     said = capsys.readouterr().err
     assert "get it from the library" in said
     assert "cannot write" not in said
+
+
+@pytest.mark.parametrize("arguments", [["figure1"], ["momentum", "--quick"]], ids=" ".join)
+def test_without_cuda_it_says_so(arguments, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert cli.main(["paper", *arguments, "--device", "cuda", "--out", str(tmp_path / "out")]) == 2
+    assert "no CUDA device" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

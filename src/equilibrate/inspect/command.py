@@ -13,6 +13,7 @@ from equilibrate.inspect.findings import FULL, QUICK
 from equilibrate.inspect.measure import inspect
 from equilibrate.inspect.subject import InspectError, Subject
 from equilibrate.study.arguments import count
+from equilibrate.study.device import DeviceError, check_device
 from equilibrate.study.problem import Problem, ProblemError, find_problem
 from equilibrate.study.problems import BUILT_IN
 from equilibrate.study.progress import Progress
@@ -43,7 +44,7 @@ def execute(arguments: argparse.Namespace, command: str) -> int:
     """Run the command; return its exit status: 2 for what cannot be inspected, 130 for Ctrl-C."""
     try:
         print(run(arguments, command))
-    except (InspectError, ProblemError) as error:
+    except (InspectError, ProblemError, DeviceError) as error:
         return _failed(error, 2)
     except torch.OutOfMemoryError:
         return _failed("the device's memory is full; a smaller --batch-size takes less", 1)
@@ -56,8 +57,7 @@ def execute(arguments: argparse.Namespace, command: str) -> int:
 
 def run(arguments: argparse.Namespace, command: str) -> Path:
     """Inspect, and write the report; return its path."""
-    if arguments.device == "cuda" and not torch.cuda.is_available():
-        raise InspectError("torch finds no CUDA device here; leave --device cuda out")
+    check_device(arguments.device)
     budget = QUICK if arguments.quick else FULL
     problem = _problem(arguments)
     device = torch.device(arguments.device)

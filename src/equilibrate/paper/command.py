@@ -14,6 +14,7 @@ from equilibrate.paper.records import AT_ONCE
 from equilibrate.paper.run import Means, record, run
 from equilibrate.study.arguments import CLUSTER, count
 from equilibrate.study.cluster import connected
+from equilibrate.study.device import DeviceError, check_device
 from equilibrate.study.files import StudyError
 from equilibrate.study.looks import MissingExtra
 from equilibrate.study.progress import clock
@@ -111,6 +112,9 @@ def execute(arguments: argparse.Namespace, command: str) -> int:
     try:
         with stoppable():
             path = _run(arguments, command)
+    except DeviceError as error:
+        print(error, file=sys.stderr)
+        return 2
     except (MissingExtra, StudyError) as error:
         print(f"\n{error}", file=sys.stderr)
         return 1
@@ -144,7 +148,9 @@ def _run(arguments: argparse.Namespace, command: str) -> Path:
     )
     quick, out = arguments.quick, arguments.out
     with ExitStack() as leaving:
-        if arguments.cluster is not None:
+        if arguments.cluster is None:
+            check_device(arguments.device)
+        else:
             connection = connected(arguments.cluster, gpu=arguments.device == "cuda")
             means = replace(means, crew=leaving.enter_context(connection))
         if arguments.records_only:
