@@ -1,5 +1,6 @@
 """The command: resumes after a kill, redraws without computing, says what is wrong."""
 
+import errno
 import json
 import os
 import signal
@@ -117,10 +118,23 @@ def test_an_unknown_figure_is_named(tmp_path, capsys):
     assert "figure7" in capsys.readouterr().err
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path, capsys):
+@pytest.mark.parametrize("place", ["file", "file/below"])
+def test_a_file_in_the_place_of_the_folder_is_told_before_computing(place, tmp_path, capsys):
     (tmp_path / "file").write_text("")
-    assert cli.main(["paper", "figure1", "--out", str(tmp_path / "file")]) == 1
-    assert "file" in capsys.readouterr().err
+    assert cli.main(["paper", "figure1", "--quick", "--out", str(tmp_path / place)]) == 1
+    said = capsys.readouterr().err
+    assert f"{tmp_path / place}: a file is in the place of the folder; choose another" in said
+    assert "space" not in said
+    assert "100%" not in said
+
+
+def test_a_disk_that_refuses_gets_the_advice_for_its_reason(tmp_path, monkeypatch, capsys):
+    def compute(*_):
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setitem(run.FIGURES, "figure1", replace(run.FIGURES["figure1"], compute=compute))
+    assert cli.main(["paper", "figure1", "--out", str(tmp_path)]) == 1
+    assert "the disk is full; free some space" in capsys.readouterr().err
 
 
 def test_without_matplotlib_the_extra_is_asked_for_before_computing(tmp_path, monkeypatch, capsys):
@@ -142,14 +156,6 @@ def test_both_ways_to_call_it_explain_themselves(capsys):
     assert stop.value.code == 0
     text = capsys.readouterr().out
     assert all(word in text for word in ("--quick", "--out", "figure1", "goes on where it was"))
-
-
-def test_a_folder_that_cannot_be_written_is_named_with_what_to_do(tmp_path, capsys):
-    (tmp_path / "file").write_text("")
-    assert cli.main(["paper", "figure1", "--quick", "--out", str(tmp_path / "file" / "out")]) == 1
-    said = capsys.readouterr().err
-    assert "cannot write to" in said
-    assert "--out" in said
 
 
 def test_parts_computed_side_by_side_make_the_whole(tmp_path, monkeypatch, capsys):

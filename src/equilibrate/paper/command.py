@@ -15,7 +15,7 @@ from equilibrate.paper.run import Means, record, run
 from equilibrate.study.arguments import CLUSTER, count
 from equilibrate.study.cluster import connected
 from equilibrate.study.device import DeviceError, check_device
-from equilibrate.study.files import StudyError
+from equilibrate.study.files import StudyError, require_folder, told
 from equilibrate.study.looks import MissingExtra
 from equilibrate.study.progress import clock
 from equilibrate.study.stopping import exit_status, stoppable
@@ -122,8 +122,8 @@ def execute(arguments: argparse.Namespace, command: str) -> int:
         print(f"\n{error}", file=sys.stderr)
         return 1
     except OSError as error:
-        advice = "free some space or choose another folder with --out; records so far are kept"
-        print(f"\ncannot write to {arguments.out}: {error}\n{advice}", file=sys.stderr)
+        advice = "--out names another folder; records so far are kept"
+        print(f"\ncannot write: {told(error)}. {advice}", file=sys.stderr)
         return 1
     except KeyboardInterrupt as stop:
         print("\nstopped; the same command goes on from the records", file=sys.stderr)
@@ -147,6 +147,7 @@ def _run(arguments: argparse.Namespace, command: str) -> Path:
         jobs=arguments.jobs,
     )
     quick, out = arguments.quick, arguments.out
+    require_folder(out)  # before anything is computed
     with ExitStack() as leaving:
         if arguments.cluster is None:
             check_device(arguments.device)
