@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from equilibrate import cli
-from equilibrate.paper import figure2, figure4, figures, run
+from equilibrate.paper import figure2, figure3, figure4, figures, run
 from equilibrate.study import looks
 from tests.paper.shrunken import shrink
 
@@ -116,6 +116,28 @@ def test_progress_and_time_left_go_to_stderr(tmp_path, capsys):
 def test_an_unknown_figure_is_named(tmp_path, capsys):
     assert cli.main(["paper", "figure7", "--out", str(tmp_path)]) == 2
     assert "figure7" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["figure1", "robustness"])
+def test_a_task_is_refused_where_a_named_figure_has_none(name, tmp_path, capsys):
+    command = ["paper", "figure4", name, "--task", "mnist", "--out", str(tmp_path / "out")]
+    assert cli.main(command) == 2
+    said = capsys.readouterr().err
+    assert said == f"--task is not for {name}, but for figure3, figure4, momentum, falling\n"
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_quick_task_without_its_data_says_what_is_missing_and_where(tmp_path, capsys):
+    quick = replace(run.FIGURES["figure3"], settings=figure3.settings, compute=figure3.compute)
+    run.FIGURES["figure3"] = quick
+    data, out = tmp_path / "data", tmp_path / "out"
+    command = ["paper", "figure3", "--task", "mnist", "--quick"]
+    assert cli.main([*command, "--data", str(data), "--out", str(out)]) == 1
+    said = capsys.readouterr().err
+    assert f"{data / 'train-images-idx3-ubyte.gz'} does not exist. Get" in said
+    assert "100%" not in said
+    run._compute_part(("figure3", ("mnist",)), out=out, quick=True, means=run.Means(data=data))
+    assert not out.exists()  # nor by a job of several
 
 
 @pytest.mark.parametrize("place", ["file", "file/below"])

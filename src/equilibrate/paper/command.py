@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from equilibrate.paper.figures import FIGURES
-from equilibrate.paper.records import AT_ONCE
-from equilibrate.paper.run import Means, record, run
+from equilibrate.paper.records import AT_ONCE, NotRecorded
+from equilibrate.paper.run import Means, NothingToCompute, record, run
 from equilibrate.study.arguments import CLUSTER, count
 from equilibrate.study.cluster import connected
 from equilibrate.study.device import DeviceError, check_device
@@ -30,7 +30,8 @@ with all records only draws.
 TASKS = ("mnist", "mnist-linear", "curves-like", "curves-like-linear")
 
 
-_ADDING = ", ".join(name for name, figure in FIGURES.items() if figure.adds_seeds)
+_ADDING = [name for name, figure in FIGURES.items() if figure.adds_seeds]
+_TASKED = [name for name, figure in FIGURES.items() if hasattr(figure.settings(False), "tasks")]
 
 
 def _only_named() -> str:
@@ -72,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--seeds", type=count, metavar="N",
-        help=f"train winners with N seeds at most; a later run adds the others ({_ADDING})",
+        help=f"train winners with N seeds at most; a later run adds others ({', '.join(_ADDING)})",
     )  # fmt: skip
     parser.add_argument(
         "--jobs", type=count, default=1, metavar="N",
@@ -94,9 +95,13 @@ def _mistake(arguments: argparse.Namespace) -> str | None:
     unknown = [name for name in named if name not in FIGURES]
     if unknown:
         return f"no figure {unknown[0]!r}; there are {', '.join(FIGURES)}"
-    others = [name for name in named if not FIGURES[name].adds_seeds]
-    if arguments.seeds is not None and others:
-        return f"--seeds is not for {others[0]}, but for {_ADDING}"
+    for option, given, able in (
+        ("--seeds", arguments.seeds, _ADDING),
+        ("--task", arguments.task, _TASKED),
+    ):
+        others = [name for name in named if name not in able]
+        if given and others:
+            return f"{option} is not for {others[0]}, but for {', '.join(able)}"
     if arguments.jobs > 1 and arguments.cluster is not None:
         return "--jobs is for this machine, --cluster for others: choose one"
     return None
@@ -112,10 +117,10 @@ def execute(arguments: argparse.Namespace, command: str) -> int:
     try:
         with stoppable():
             path = _run(arguments, command)
-    except DeviceError as error:
+    except (DeviceError, NothingToCompute) as error:
         print(error, file=sys.stderr)
         return 2
-    except (MissingExtra, StudyError) as error:
+    except (MissingExtra, StudyError, NotRecorded) as error:
         print(f"\n{error}", file=sys.stderr)
         return 1
     except FileNotFoundError as error:  # a data file: the text says where to get it
