@@ -128,7 +128,7 @@ def execute(arguments: argparse.Namespace, command: str) -> int:
         return 1
     except OSError as error:
         advice = "--out names another folder; records so far are kept"
-        print(f"\ncannot write: {told(error)}. {advice}", file=sys.stderr)
+        print(f"\n{told(error)}. {advice}", file=sys.stderr)
         return 1
     except KeyboardInterrupt as stop:
         print("\nstopped; the same command goes on from the records", file=sys.stderr)

@@ -114,6 +114,8 @@ def _problem(arguments: argparse.Namespace) -> Problem:
     if arguments.batch_size:
         problem = replace(problem, batch_size=arguments.batch_size)
     if arguments.problem not in BUILT_IN:
+        if arguments.cluster is None or arguments.device == "cpu":  # else the device is elsewhere
+            problem.check(torch.device(arguments.device))
         return problem
     try:
         _ = problem.cases
