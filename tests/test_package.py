@@ -14,8 +14,8 @@ HEAVY = ("matplotlib", "numpy", "scipy", "ray", "pandas", "equilibrate.study", "
          "equilibrate.wins", "equilibrate.monitor", "equilibrate.inspect")  # fmt: skip
 
 # Each room may import only those to its right, and torch.
-LAYERS = ["cli", "inspect", "wins", "paper", "study", "monitor", "attention", "statistics",
-          "optim", "distributed", "rules", "diagonals", "exact", "curvature",
+LAYERS = ["__main__", "cli", "inspect", "wins", "paper", "study", "monitor", "attention",
+          "statistics", "optim", "distributed", "rules", "diagonals", "exact", "curvature",
           "kernels"]  # fmt: skip
 
 
@@ -25,6 +25,12 @@ def test_import_loads_torch_and_nothing_heavier():
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = run.stdout.split()
     assert [m for m in loaded if m.startswith(HEAVY)] == []
+
+
+def test_the_package_runs_as_the_command_and_tells_its_version():
+    code = [sys.executable, "-m", "equilibrate", "--version"]
+    run = subprocess.run(code, capture_output=True, text=True, check=True)
+    assert run.stdout == f"equilibrate {equilibrate.__version__}\n"
 
 
 def _room(path: Path) -> str:

@@ -5,6 +5,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 
+from equilibrate import __version__
 from equilibrate.inspect import command as inspect
 from equilibrate.paper import command as paper
 from equilibrate.study import arguments as compare_arguments
@@ -28,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def make_parser(command: str | None = None) -> argparse.ArgumentParser:
     """Return the parser of the whole command line, or that of one command."""
     parser = argparse.ArgumentParser(prog="equilibrate", description=__doc__)
+    parser.add_argument("--version", action="version", version=f"equilibrate {__version__}")
     commands = parser.add_subparsers(dest="name", required=True, metavar="COMMAND")
     _add_paper(commands)
     _add_compare(commands)

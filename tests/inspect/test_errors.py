@@ -48,9 +48,20 @@ def test_a_built_in_problem_is_made_from_the_folder_of_its_data(tmp_path, monkey
     assert "100%" in capsys.readouterr().err  # the progress bar
 
 
-def test_a_place_that_cannot_be_written_is_named(tmp_path, capsys):
+PLACES = {
+    "folder": "a folder is in the place of the file",
+    "file/report.html": "a file is in the place of the folder",
+}
+
+
+@pytest.mark.parametrize(("place", "words"), PLACES.items(), ids=PLACES.keys())
+def test_a_place_that_cannot_be_written_is_told_before_computing(place, words, tmp_path, capsys):
     (tmp_path / "file").write_text("")
-    path = tmp_path / "file" / "report.html"
+    (tmp_path / "folder").mkdir()
+    path = tmp_path / place
     status = main(["inspect", "tests.inspect.problems:small", "--quick", "--out", str(path)])
+    told = capsys.readouterr().err
     assert status == 1
-    assert "--out" in capsys.readouterr().err
+    assert words in told
+    assert "%" not in told  # of the progress bar
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]

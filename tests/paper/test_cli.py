@@ -1,5 +1,6 @@
 """The command: resumes after a kill, redraws without computing, says what is wrong."""
 
+import errno
 import json
 import os
 import signal
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from equilibrate import cli
-from equilibrate.paper import figure2, figure4, figures, run
+from equilibrate.paper import figure2, figure3, figure4, figures, run
 from equilibrate.study import looks
 from tests.paper.shrunken import shrink
 
@@ -117,10 +118,45 @@ def test_an_unknown_figure_is_named(tmp_path, capsys):
     assert "figure7" in capsys.readouterr().err
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path, capsys):
+@pytest.mark.parametrize("name", ["figure1", "robustness"])
+def test_a_task_is_refused_where_a_named_figure_has_none(name, tmp_path, capsys):
+    command = ["paper", "figure4", name, "--task", "mnist", "--out", str(tmp_path / "out")]
+    assert cli.main(command) == 2
+    said = capsys.readouterr().err
+    assert said == f"--task is not for {name}, but for figure3, figure4, momentum, falling\n"
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_quick_task_without_its_data_says_what_is_missing_and_where(tmp_path, capsys):
+    quick = replace(run.FIGURES["figure3"], settings=figure3.settings, compute=figure3.compute)
+    run.FIGURES["figure3"] = quick
+    data, out = tmp_path / "data", tmp_path / "out"
+    command = ["paper", "figure3", "--task", "mnist", "--quick"]
+    assert cli.main([*command, "--data", str(data), "--out", str(out)]) == 1
+    said = capsys.readouterr().err
+    assert f"{data / 'train-images-idx3-ubyte.gz'} does not exist. Get" in said
+    assert "100%" not in said
+    run._compute_part(("figure3", ("mnist",)), out=out, quick=True, means=run.Means(data=data))
+    assert not out.exists()  # nor by a job of several
+
+
+@pytest.mark.parametrize("place", ["file", "file/below"])
+def test_a_file_in_the_place_of_the_folder_is_told_before_computing(place, tmp_path, capsys):
     (tmp_path / "file").write_text("")
-    assert cli.main(["paper", "figure1", "--out", str(tmp_path / "file")]) == 1
-    assert "file" in capsys.readouterr().err
+    assert cli.main(["paper", "figure1", "--quick", "--out", str(tmp_path / place)]) == 1
+    said = capsys.readouterr().err
+    assert f"{tmp_path / place}: a file is in the place of the folder; choose another" in said
+    assert "space" not in said
+    assert "100%" not in said
+
+
+def test_a_disk_that_refuses_gets_the_advice_for_its_reason(tmp_path, monkeypatch, capsys):
+    def compute(*_):
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setitem(run.FIGURES, "figure1", replace(run.FIGURES["figure1"], compute=compute))
+    assert cli.main(["paper", "figure1", "--out", str(tmp_path)]) == 1
+    assert "the disk is full; free some space" in capsys.readouterr().err
 
 
 def test_without_matplotlib_the_extra_is_asked_for_before_computing(tmp_path, monkeypatch, capsys):
@@ -142,14 +178,6 @@ def test_both_ways_to_call_it_explain_themselves(capsys):
     assert stop.value.code == 0
     text = capsys.readouterr().out
     assert all(word in text for word in ("--quick", "--out", "figure1", "goes on where it was"))
-
-
-def test_a_folder_that_cannot_be_written_is_named_with_what_to_do(tmp_path, capsys):
-    (tmp_path / "file").write_text("")
-    assert cli.main(["paper", "figure1", "--quick", "--out", str(tmp_path / "file" / "out")]) == 1
-    said = capsys.readouterr().err
-    assert "cannot write to" in said
-    assert "--out" in said
 
 
 def test_parts_computed_side_by_side_make_the_whole(tmp_path, monkeypatch, capsys):
@@ -184,3 +212,11 @@ def test_a_missing_data_file_is_not_taken_for_a_full_disk(tmp_path, monkeypatch,
     said = capsys.readouterr().err
     assert "get it from the library" in said
     assert "cannot write" not in said
+
+
+@pytest.mark.parametrize("arguments", [["figure1"], ["momentum", "--quick"]], ids=" ".join)
+def test_without_cuda_it_says_so(arguments, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert cli.main(["paper", *arguments, "--device", "cuda", "--out", str(tmp_path / "out")]) == 2
+    assert "no CUDA device" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

@@ -228,11 +228,12 @@ def test_a_quick_run_computes_it_only_where_it_is_named():
 @pytest.mark.usefixtures("_small")
 def test_one_task_is_computed_alone_and_a_figure_without_it_is_not_run(tmp_path, capsys):
     named = ["paper", "momentum", "figure4", "--records-only", "--out", str(tmp_path)]
-    assert cli.main([*named, "--task", "mnist-linear"]) == 0
+    assert cli.main([*named, "--task", "mnist-linear"]) == 2
     said = capsys.readouterr().err
     assert "momentum: not run, its tasks are mnist, curves-like" in said
     assert "figure4: not run" in said
-    assert not (tmp_path / "records").exists()
+    assert "nothing to compute" in said
+    assert not list(tmp_path.iterdir())
     assert cli.main([*named[:2], *named[3:], "--task", "curves-like"]) == 0
     found = {path.name for path in (tmp_path / "records").glob("momentum-*")}
     assert len(found) == 2  # the study and its times

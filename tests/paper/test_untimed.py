@@ -106,6 +106,32 @@ def test_times_are_drawn_and_told_once_they_are_measured(untimed):
     assert shown([*trained, *timings]) == (True, True)
 
 
+def _time_arms(store):
+    return arm_timing.timing(store, "figure3-timing", None, "mnist", {}, "float32", 1)
+
+
+def _time_costs(store):
+    return robustness_timing.timing(store, None, "mnist", "float32", ROBUSTNESS.timing)
+
+
+@pytest.mark.parametrize(
+    ("timed", "figure"),
+    [(_time_arms, "figure3"), (_time_costs, "robustness")],
+    ids=["figure3", "robustness"],
+)
+def test_what_takes_time_after_the_bar_is_told_and_what_is_read_is_not(
+    timed, figure, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(arm_timing, "_measure", lambda *_: {})
+    monkeypatch.setattr(robustness_timing, "measure", lambda *_: {})
+    timed(Store(tmp_path))
+    told = f"{figure}: timing an update of each method (mnist)"
+    assert capsys.readouterr().err.strip() == told
+    timed(Store(tmp_path))
+    timed(Store(tmp_path, frozen=True))
+    assert capsys.readouterr().err == ""
+
+
 # --- the command
 
 UNTIMED = 'us per update"><div>-</div>'  # a cell of the report

@@ -182,6 +182,33 @@ def test_a_mistake_gets_one_clear_line(mistake, here, capsys):
     assert last.startswith("equilibrate compare: ")
 
 
+UNREDUCED = """
+from dataclasses import replace
+
+from torch import nn
+
+from wave import wave
+
+
+def squares(output, targets):
+    return (output - targets) ** 2
+
+
+a_loss = replace(wave, loss=squares, error=nn.functional.mse_loss)
+an_error = replace(wave, error=squares)
+"""
+
+
+@pytest.mark.parametrize(("name", "what"), [("a_loss", "loss"), ("an_error", "error")])
+def test_what_is_not_one_number_is_told_before_training(name, what, here, capsys):
+    (here / "unreduced.py").write_text(UNREDUCED)
+    sys.modules.pop("unreduced", None)
+    assert main(["compare", f"unreduced:{name}", *SMALL]) == 2
+    told = f"wave: {what}(output, targets) must be one number, got (20, 1). Reduce it: .mean()"
+    assert told in said(capsys)[-1]
+    assert not (here / "out").exists()
+
+
 def test_without_cuda_it_says_so(here, capsys, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert main(["compare", "wave:wave", "--device", "cuda"]) == 2

@@ -105,7 +105,8 @@ def test_a_seed_that_diverged_from_the_start_has_no_error_at_any_time():
 def test_a_method_without_a_finished_trial_is_listed_last_with_advice():
     summary = summarize(TRIALS[2:], [SGD, ADAM])
     assert [o.method for o in summary.outcomes] == ["adam", "sgd"]
-    assert "SGD: no trial finished" in table(summary)
+    assert "SGD: no trial finished; search smaller learning rates" in table(summary)
+    assert "`equilibrate inspect` tells whether the loss is a number at the start" in table(summary)
     nothing = summarize(TRIALS[2:3], [SGD])
     assert nothing.target is None
     assert "no trial finished" in table(nothing)

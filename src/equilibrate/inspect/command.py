@@ -1,6 +1,8 @@
 """The command `equilibrate inspect`: arguments, what is run, what is written, exit status."""
 
 import argparse
+import errno
+import os
 import re
 import sys
 from dataclasses import replace
@@ -13,6 +15,8 @@ from equilibrate.inspect.findings import FULL, QUICK
 from equilibrate.inspect.measure import inspect
 from equilibrate.inspect.subject import InspectError, Subject
 from equilibrate.study.arguments import count
+from equilibrate.study.device import DeviceError, check_device
+from equilibrate.study.files import require_folder, told
 from equilibrate.study.problem import Problem, ProblemError, find_problem
 from equilibrate.study.problems import BUILT_IN
 from equilibrate.study.progress import Progress
@@ -43,12 +47,12 @@ def execute(arguments: argparse.Namespace, command: str) -> int:
     """Run the command; return its exit status: 2 for what cannot be inspected, 130 for Ctrl-C."""
     try:
         print(run(arguments, command))
-    except (InspectError, ProblemError) as error:
+    except (InspectError, ProblemError, DeviceError) as error:
         return _failed(error, 2)
     except torch.OutOfMemoryError:
         return _failed("the device's memory is full; a smaller --batch-size takes less", 1)
     except OSError as error:
-        return _failed(f"{error}; --out names another file, --data the folder of the data", 1)
+        return _failed(f"{told(error)}; --out names the report, --data the folder of the data", 1)
     except KeyboardInterrupt:
         return _failed("stopped; nothing was written", 130)
     return 0
@@ -56,8 +60,8 @@ def execute(arguments: argparse.Namespace, command: str) -> int:
 
 def run(arguments: argparse.Namespace, command: str) -> Path:
     """Inspect, and write the report; return its path."""
-    if arguments.device == "cuda" and not torch.cuda.is_available():
-        raise InspectError("torch finds no CUDA device here; leave --device cuda out")
+    check_device(arguments.device)
+    path = _place(arguments)
     budget = QUICK if arguments.quick else FULL
     problem = _problem(arguments)
     device = torch.device(arguments.device)
@@ -69,10 +73,18 @@ def run(arguments: argparse.Namespace, command: str) -> Path:
     found = inspect(subject, budget, quick=arguments.quick, progress=progress)
     if progress.done < progress.total:
         progress.advance(progress.total)  # a recursion ended early
-    slug = re.sub(r"[^A-Za-z0-9_.-]+", "-", arguments.problem)
-    path = arguments.out or Path("out") / f"inspect-{slug}.html"
     path.parent.mkdir(parents=True, exist_ok=True)
     return report.write(found, path, command=command)
+
+
+def _place(arguments: argparse.Namespace) -> Path:
+    """Return where the report goes, or raise where it cannot: before anything is computed."""
+    slug = re.sub(r"[^A-Za-z0-9_.-]+", "-", arguments.problem)
+    path: Path = arguments.out or Path("out") / f"inspect-{slug}.html"
+    require_folder(path.parent)
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    return path
 
 
 def _problem(arguments: argparse.Namespace) -> Problem:

@@ -37,8 +37,11 @@ def write(found: Findings, path: Path, *, command: str) -> Path:
             _noise(found), _origin(found, command)]  # fmt: skip
     page = html.page(f"Curvature of {found.name}", body)
     partial = path.with_suffix(".partial")
-    partial.write_text(page.replace("</head>", f"<style>{STYLE}</style></head>", 1))
-    os.replace(partial, path)
+    try:
+        partial.write_text(page.replace("</head>", f"<style>{STYLE}</style></head>", 1))
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
     return path
 
 

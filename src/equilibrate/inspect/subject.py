@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from equilibrate.optim.live_loss import LiveLoss
-from equilibrate.study.problem import Problem
+from equilibrate.study.problem import Problem, require_number
 
 
 class InspectError(RuntimeError):
@@ -60,12 +60,7 @@ class Subject:
         inputs, targets = self._batches[batch]
         with _random_state(self.seed + batch, inputs.device), explained(self.name):
             loss = self._measure(self.model(inputs), targets)
-        if not isinstance(loss, Tensor) or loss.numel() != 1:
-            shape = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
-            raise InspectError(
-                f"{self.name}: loss(output, targets) must be one number, got {shape}. "
-                "Reduce it: .mean()"
-            )
+        require_number(f"{self.name}: loss", loss)
         if not math.isfinite(float(loss.detach())):
             raise InspectError(
                 f"{self.name}: the loss of batch {batch} is {float(loss.detach())}, and what is "

@@ -18,7 +18,7 @@ from equilibrate.paper.records import AT_ONCE, Data, NotRecorded, Store
 from equilibrate.paper.studies import known, study_folder, train
 from equilibrate.study.journal import read_records
 from equilibrate.study.methods import Method
-from equilibrate.study.mnist import mnist_at_hand
+from equilibrate.study.mnist import mnist_at_hand, mnist_missing
 from equilibrate.study.problem import Problem
 from equilibrate.study.progress import Progress
 from equilibrate.study.search import Search, past
@@ -85,16 +85,17 @@ def compute_searches(
     searches: Sequence[ArmSearch], store: Store, progress: Progress, problems: Problems
 ) -> list[Data]:
     """Train every search and its winners, time the arms, or read the records of all that."""
+    present = [asked for asked in searches if _at_hand(asked, store)]
+    if not present:  # only MNIST is ever left out of what is computed
+        raise NotRecorded("no task is recorded" if store.frozen else mnist_missing(store.data))
     records: list[Data] = []
     for asked in searches:
-        if not _at_hand(asked, store):
+        if asked not in present:
             progress.advance(asked.work, computed=False)
             continue
         problem = problems[asked.problem](store.data)
         records += _trained(asked, problem, store, progress)
         records += _timed(asked, problem, store)
-    if not records:
-        raise NotRecorded("no task is recorded")
     return records
 
 

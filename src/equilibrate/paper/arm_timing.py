@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from equilibrate.paper.records import Data, Store
+from equilibrate.study.files import say
 from equilibrate.study.methods import Method
 from equilibrate.study.problem import Problem
 from equilibrate.study.stack import Stack
@@ -35,10 +36,12 @@ def timing(
         "rounds": _ROUNDS,
         "updates": _UPDATES,
     }
-    record, _ = store.get(
-        name, settings, lambda: _measure(store, problem, arms, precision, together)
-    )
-    return record
+
+    def measure() -> Data:
+        say(f"{name.removesuffix('-timing')}: timing an update of each method ({task})")
+        return _measure(store, problem, arms, precision, together)
+
+    return store.get(name, settings, measure)[0]
 
 
 def _measure(

@@ -10,11 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from equilibrate.paper.figures import FIGURES
-from equilibrate.paper.records import AT_ONCE
-from equilibrate.paper.run import Means, record, run
+from equilibrate.paper.records import AT_ONCE, NotRecorded
+from equilibrate.paper.run import Means, NothingToCompute, record, run
 from equilibrate.study.arguments import CLUSTER, count
 from equilibrate.study.cluster import connected
-from equilibrate.study.files import StudyError
+from equilibrate.study.device import DeviceError, check_device
+from equilibrate.study.files import StudyError, require_folder, told
 from equilibrate.study.looks import MissingExtra
 from equilibrate.study.progress import clock
 from equilibrate.study.stopping import exit_status, stoppable
@@ -29,7 +30,8 @@ with all records only draws.
 TASKS = ("mnist", "mnist-linear", "curves-like", "curves-like-linear")
 
 
-_ADDING = ", ".join(name for name, figure in FIGURES.items() if figure.adds_seeds)
+_ADDING = [name for name, figure in FIGURES.items() if figure.adds_seeds]
+_TASKED = [name for name, figure in FIGURES.items() if hasattr(figure.settings(False), "tasks")]
 
 
 def _only_named() -> str:
@@ -71,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--seeds", type=count, metavar="N",
-        help=f"train winners with N seeds at most; a later run adds the others ({_ADDING})",
+        help=f"train winners with N seeds at most; a later run adds others ({', '.join(_ADDING)})",
     )  # fmt: skip
     parser.add_argument(
         "--jobs", type=count, default=1, metavar="N",
@@ -93,9 +95,13 @@ def _mistake(arguments: argparse.Namespace) -> str | None:
     unknown = [name for name in named if name not in FIGURES]
     if unknown:
         return f"no figure {unknown[0]!r}; there are {', '.join(FIGURES)}"
-    others = [name for name in named if not FIGURES[name].adds_seeds]
-    if arguments.seeds is not None and others:
-        return f"--seeds is not for {others[0]}, but for {_ADDING}"
+    for option, given, able in (
+        ("--seeds", arguments.seeds, _ADDING),
+        ("--task", arguments.task, _TASKED),
+    ):
+        others = [name for name in named if name not in able]
+        if given and others:
+            return f"{option} is not for {others[0]}, but for {', '.join(able)}"
     if arguments.jobs > 1 and arguments.cluster is not None:
         return "--jobs is for this machine, --cluster for others: choose one"
     return None
@@ -111,15 +117,18 @@ def execute(arguments: argparse.Namespace, command: str) -> int:
     try:
         with stoppable():
             path = _run(arguments, command)
-    except (MissingExtra, StudyError) as error:
+    except (DeviceError, NothingToCompute) as error:
+        print(error, file=sys.stderr)
+        return 2
+    except (MissingExtra, StudyError, NotRecorded) as error:
         print(f"\n{error}", file=sys.stderr)
         return 1
     except FileNotFoundError as error:  # a data file: the text says where to get it
         print(f"\n{error}", file=sys.stderr)
         return 1
     except OSError as error:
-        advice = "free some space or choose another folder with --out; records so far are kept"
-        print(f"\ncannot write to {arguments.out}: {error}\n{advice}", file=sys.stderr)
+        advice = "--out names another folder; records so far are kept"
+        print(f"\n{told(error)}. {advice}", file=sys.stderr)
         return 1
     except KeyboardInterrupt as stop:
         print("\nstopped; the same command goes on from the records", file=sys.stderr)
@@ -143,8 +152,11 @@ def _run(arguments: argparse.Namespace, command: str) -> Path:
         jobs=arguments.jobs,
     )
     quick, out = arguments.quick, arguments.out
+    require_folder(out)  # before anything is computed
     with ExitStack() as leaving:
-        if arguments.cluster is not None:
+        if arguments.cluster is None:
+            check_device(arguments.device)
+        else:
             connection = connected(arguments.cluster, gpu=arguments.device == "cuda")
             means = replace(means, crew=leaving.enter_context(connection))
         if arguments.records_only:

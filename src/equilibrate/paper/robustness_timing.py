@@ -10,6 +10,7 @@ import torch
 
 from equilibrate.paper.records import Data, Store
 from equilibrate.paper.robustness_points import METHODS, SHIPPED, Timing
+from equilibrate.study.files import say
 from equilibrate.study.problem import Problem
 from equilibrate.study.provenance import device_name
 from equilibrate.study.stack import Stack
@@ -20,10 +21,12 @@ from equilibrate.study.trial import Trial
 def timing(store: Store, problem: Problem, task: str, precision: str, chosen: Timing) -> Data:
     """Return the record of the seconds per update of every contestant in every round."""
     settings = {"task": task, "precision": precision, **asdict(chosen)}
-    record, _ = store.get(
-        "robustness-timing", settings, lambda: measure(store.device, problem, precision, chosen)
-    )
-    return record
+
+    def measured() -> Data:
+        say(f"robustness: timing an update of each method ({task})")
+        return measure(store.device, problem, precision, chosen)
+
+    return store.get("robustness-timing", settings, measured)[0]
 
 
 def measure(device: str, problem: Problem, precision: str, chosen: Timing) -> Data:

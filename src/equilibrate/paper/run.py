@@ -38,6 +38,10 @@ class Means:
 CPU = Means()
 
 
+class NothingToCompute(ValueError):
+    """Raised where no figure that was named has a task that was; the user has been told why."""
+
+
 def run(names: Sequence[str], out: Path, *, quick: bool, command: str, means: Means = CPU) -> Path:
     """Compute the named figures, all where none is named; return the report's path.
 
@@ -76,6 +80,8 @@ def _wanted(names: Sequence[str], quick: bool, means: Means) -> list[str]:
         else:
             has = ", ".join(task.problem for task in settings.tasks)
             print(f"{name}: not run, its tasks are {has}", file=sys.stderr)
+    if not wanted:
+        raise NothingToCompute("nothing to compute: name another --task, or another figure")
     return wanted
 
 

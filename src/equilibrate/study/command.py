@@ -13,6 +13,7 @@ import torch
 from equilibrate.study.choose import Chooser
 from equilibrate.study.cluster import connected
 from equilibrate.study.compare import Means, Plan, adapted, compare
+from equilibrate.study.device import DeviceError, check_device
 from equilibrate.study.files import StudyError, explained, write_whole
 from equilibrate.study.looks import MissingExtra, require_drawing
 from equilibrate.study.methods import Method, find_method
@@ -34,7 +35,7 @@ def execute(arguments: argparse.Namespace, command: str) -> int:
     try:
         with stoppable():
             run(arguments)
-    except (Refusal, ProblemError) as error:
+    except (Refusal, ProblemError, DeviceError) as error:
         return _failed(error, 2)
     except (StudyError, MissingExtra) as error:
         return _failed(error, 1)
@@ -98,9 +99,8 @@ def _write(
 
 
 def _device(arguments: argparse.Namespace) -> torch.device:
-    here = arguments.cluster is None
-    if here and arguments.device == "cuda" and not torch.cuda.is_available():
-        raise Refusal("torch finds no CUDA device here; leave --device cuda out")
+    if arguments.cluster is None:
+        check_device(arguments.device)
     if arguments.device == "cpu" and arguments.precision == "tf32":
         raise Refusal("tf32 is a GPU's precision; choose another, or --device cuda")
     return torch.device(arguments.device)
@@ -114,6 +114,8 @@ def _problem(arguments: argparse.Namespace) -> Problem:
     if arguments.batch_size:
         problem = replace(problem, batch_size=arguments.batch_size)
     if arguments.problem not in BUILT_IN:
+        if arguments.cluster is None or arguments.device == "cpu":  # else the device is elsewhere
+            problem.check(torch.device(arguments.device))
         return problem
     try:
         _ = problem.cases

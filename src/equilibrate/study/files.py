@@ -17,6 +17,7 @@ _ADVICE = {
     errno.EIO: "the disk reports a fault; check it or copy the folder to another",
     errno.ENOTDIR: "a file is in the place of the folder; choose another",
     errno.EEXIST: "a file is in the place of the folder; choose another",
+    errno.EISDIR: "a folder is in the place of the file; choose another",
 }
 
 
@@ -30,11 +31,26 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        advice = _ADVICE.get(error.errno or 0, f"{error.strerror or error}; look at that file")
         raise StudyError(
-            f"{path}: {advice}. Then run the same command again: what was recorded "
+            f"{path}: {_advice(error)}. Then run the same command again: what was recorded "
             f"is kept, and the study goes on from there"
         ) from error
+
+
+def told(error: OSError) -> str:
+    """Return what the operating system refused and what to do; of other errors their text.
+
+    Example:
+        >>> told(OSError(errno.ENOSPC, "No space left on device", "out/table.md"))
+        'out/table.md: the disk is full; free some space'
+    """
+    if error.errno is None:  # one of ours: its text is for the user
+        return str(error)
+    return f"{error.filename}: {_advice(error)}" if error.filename else _advice(error)
+
+
+def _advice(error: OSError) -> str:
+    return _ADVICE.get(error.errno or 0, f"{error.strerror or error}; look at that file")
 
 
 SAID: list[str] = []
@@ -45,6 +61,13 @@ def say(text: str) -> None:
     """Tell the user on stderr, on a line of its own (a progress bar may be on the present one)."""
     SAID.append(text)
     print(f"\n{text}", file=sys.stderr, flush=True)
+
+
+def require_folder(folder: Path) -> None:
+    """Raise where a file is in the place of a folder, or of one above it; nothing is made."""
+    first = next(path for path in (folder, *folder.parents) if path.exists())
+    if not first.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
 
 
 def make_folder(folder: Path) -> None:

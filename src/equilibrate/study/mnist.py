@@ -66,7 +66,12 @@ def mnist_images(folder: Folder = None, split: Literal["train", "test"] = "train
     file = _FILES[split]
     path = mnist_folder(folder) / file.name
     if not path.is_file():
-        _get(file, path, named=named_folder(folder) is not None)
+        if named_folder(folder) is not None:
+            raise FileNotFoundError(
+                f"{mnist_missing(folder, split)}; where no folder is named, it is downloaded into "
+                f"{cache_folder('mnist')}"
+            )
+        download(file, path.parent)
     return _idx_images(gzip.decompress(_trusted_bytes(file, path)))
 
 
@@ -92,15 +97,19 @@ def mnist_at_hand(folder: Folder = None) -> bool:
     return (mnist_folder(folder) / _FILES["train"].name).is_file()
 
 
-def _get(file: PublishedFile, path: Path, *, named: bool) -> None:
-    if named:
-        raise FileNotFoundError(
-            f"{path} does not exist. Get {file.name} from {file.mirrors[0]} and put it there, or "
-            f"name the folder that holds it (--data FOLDER or the environment variable "
-            f"{DATA_VARIABLE}); where no folder is named, it is downloaded into "
-            f"{cache_folder('mnist')}"
-        )
-    download(file, path.parent)
+def mnist_missing(folder: Folder = None, split: Literal["train", "test"] = "train") -> str:
+    """Say which file is missing where it is looked for, and where to get it.
+
+    Example:
+        >>> mnist_missing("data").split(". ")[0]
+        'data/train-images-idx3-ubyte.gz does not exist'
+    """
+    file = _FILES[split]
+    return (
+        f"{mnist_folder(folder) / file.name} does not exist. Get {file.name} from "
+        f"{file.mirrors[0]} and put it there, or name the folder that holds it (--data FOLDER or "
+        f"the environment variable {DATA_VARIABLE})"
+    )
 
 
 def _trusted_bytes(file: PublishedFile, path: Path) -> bytes:

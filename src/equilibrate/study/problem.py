@@ -105,6 +105,17 @@ class Problem:
         moved = _moved(inputs, device, dtype)
         return moved, moved if targets is inputs else _moved(targets, device, dtype)
 
+    def check(self, device: torch.device) -> None:
+        """Raise ProblemError where the loss or the error of a first batch is not one number."""
+        network = self.network(0).to(device)
+        dtype = next((p.dtype for p in network.parameters()), torch.get_default_dtype())
+        inputs, targets = (_moved(t[: self.batch_size], device, dtype) for t in self.cases)
+        used = [device] if device.type == "cuda" else []
+        with torch.random.fork_rng(devices=used), torch.no_grad():  # a network may drop units
+            output = network(inputs)
+            for what, measure in (("loss", self.loss), ("error", self.reported)):
+                require_number(f"{self.name}: {what}", measure(output, targets))
+
     @property
     def updates_per_epoch(self) -> int:
         """Whole batches in an epoch."""
@@ -128,6 +139,23 @@ class Problem:
         tensors = [*map(_content, network.state_dict().values()), first, last]
         measures = [_source(self.loss), _source(self.reported)]
         return digest([repr(network), measures, self.batch_size, *tensors])[:16]
+
+
+def require_number(what: str, value: object) -> None:
+    """Raise ProblemError where a measure did not return a tensor of one number.
+
+    Example:
+        >>> require_number("wave: loss", torch.tensor(0.5))
+        >>> require_number("wave: loss", torch.zeros(20, 1))  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        equilibrate.study.problem.ProblemError: wave: loss(output, targets) must be one number, ...
+    """
+    if not isinstance(value, Tensor) or value.numel() != 1:
+        got = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+        raise ProblemError(
+            f"{what}(output, targets) must be one number, got {got}. Reduce it: .mean()"
+        )
 
 
 def find_problem(

@@ -112,7 +112,8 @@ def _notes(summary: Summary) -> list[str]:
     seeds = sorted({seed for outcome in summary.outcomes for seed in outcome.seeds})
     notes = [f"{o.label}: {edge}; a wider range may do better"
              for o in summary.outcomes for edge in o.edges]  # fmt: skip
-    notes += [f"{o.label}: no trial finished; search smaller learning rates"
+    notes += [f"{o.label}: no trial finished; search smaller learning rates. `equilibrate inspect` "
+              f"tells whether the loss is a number at the start"
               for o in summary.outcomes if o.settings is None]  # fmt: skip
     if len(seeds) > 1:
         notes.append(

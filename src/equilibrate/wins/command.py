@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 
-import torch
-
 from equilibrate.paper.records import NotRecorded
 from equilibrate.study.arguments import count
+from equilibrate.study.device import check_device
 from equilibrate.study.files import StudyError
 from equilibrate.study.looks import MissingExtra, require_drawing
 from equilibrate.wins.arena import Arena
@@ -92,8 +91,7 @@ def run(arguments: argparse.Namespace) -> Path:
     """Fight, measure, draw and write; return the page."""
     if not arguments.records_only:
         require_drawing()  # before hours of training, not after
-    if arguments.device == "cuda" and not torch.cuda.is_available():
-        raise ValueError("torch finds no CUDA device here; leave --device cuda out")
+    check_device(arguments.device)
     terms = Terms.chosen({**vars(arguments), "tasks": list(arguments.tasks or DEFAULT)})
     arena = Arena(arguments.out, arguments.device, arguments.workers, arguments.frozen)
     one = fought(terms, arena)
