@@ -121,6 +121,17 @@ def test_the_state_of_another_optimizer_is_refused():
         assert not optimizer.state
 
 
+@pytest.mark.parametrize("other", [torch.optim.AdamW, torch.optim.SGD, torch.optim.Adagrad])
+@pytest.mark.parametrize("kind", [ESGD, JacobiSGD])
+def test_the_state_of_another_optimizer_that_has_not_stepped_is_refused(kind, other):
+    weight = torch.ones(2, requires_grad=True)
+    optimizer = kind([weight])
+    before = copy.deepcopy(optimizer.state_dict())
+    with pytest.raises(ValueError, match="does not measure curvature"):
+        optimizer.load_state_dict(other([weight]).state_dict())
+    assert optimizer.state_dict() == before
+
+
 def test_loaded_groups_are_checked():
     optimizer = ESGD([torch.ones(2, requires_grad=True)])
     saved = optimizer.state_dict()
