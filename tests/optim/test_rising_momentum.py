@@ -111,5 +111,5 @@ def test_bad_arguments_are_refused_and_change_nothing(case):
 
 
 def test_an_optimizer_that_has_no_momentum_at_all_is_refused():
-    with pytest.raises(ValueError, match="AdamW has a group without momentum"):
+    with pytest.raises(ValueError, match="AdamW has no momentum to schedule"):
         RisingMomentum(torch.optim.AdamW([nn.Parameter(torch.ones(2))]))

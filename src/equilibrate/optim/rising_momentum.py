@@ -53,7 +53,12 @@ class RisingMomentum(LRScheduler):
             raise ValueError(f"Invalid most: {most}. Give a momentum below 1, such as 0.99.")
         if every < 1:
             raise ValueError(f"Invalid every: {every}. Give a number of updates, 1 or more.")
-        if not all(group.get("momentum") for group in optimizer.param_groups):
+        if not all("momentum" in group for group in optimizer.param_groups):
+            raise ValueError(
+                f"{type(optimizer).__name__} has no momentum to schedule: RisingMomentum takes "
+                f"optimizers with a momentum argument, such as ESGD and torch.optim.SGD."
+            )
+        if not all(group["momentum"] for group in optimizer.param_groups):
             raise ValueError(
                 f"{type(optimizer).__name__} has a group without momentum, which cannot rise. Give "
                 f"momentum=0.9, say, to the optimizer."
