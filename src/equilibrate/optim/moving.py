@@ -23,7 +23,8 @@ _NO_CURVATURE = (
 )
 _NO_FINITE_CURVATURE = (
     "No finite curvature has been measured yet: every product so far was infinite or not a "
-    "number. Check that the loss is finite and twice differentiable at the first batch."
+    "number. Check that the loss is finite and twice differentiable at the first batch. With "
+    "GradScaler probe the loss itself, not scaler.scale(loss): in float16 the scaled one overflows."
 )
 
 
