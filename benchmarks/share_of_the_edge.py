@@ -1,6 +1,7 @@
 """Which share of the edge of stability trains small networks without a failure.
 
     python -m benchmarks.share_of_the_edge
+    python -m benchmarks.share_of_the_edge --first 10 --shares 1/3
     python -m benchmarks.share_of_the_edge --networks "ReLU, 6-64-64-1" --update-limit 1
 
 `suggest_learning_rate` measures on one batch where a step turns unstable; each run trains at a
@@ -110,18 +111,21 @@ def main() -> None:
     """Print a table, a line for each network and kind of momentum, then the failures in all."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--shares", nargs="*", choices=SHARES, default=list(SHARES))
     parser.add_argument("--networks", nargs="*", default=list(PROBLEMS), metavar="NAME")
     parser.add_argument("--update-limit", type=float, help="ESGD's, none as shipped")
     asked = parser.parse_args()
-    print("| network | momentum | " + " | ".join(SHARES) + " |")
-    print("| --- " * (2 + len(SHARES)) + "|")
+    print("| network | momentum | " + " | ".join(asked.shares) + " |")
+    print("| --- " * (2 + len(asked.shares)) + "|")
+    seeds = range(asked.first, asked.first + asked.seeds)
     ends: dict[tuple[str, str], list[float]] = defaultdict(list)
     for name in asked.networks:
         for kind in KINDS:
             cells = []
-            for said, share in SHARES.items():
-                runs = [error(PROBLEMS[name], share, kind, seed, asked.update_limit)
-                        for seed in range(asked.seeds)]  # fmt: skip
+            for said in asked.shares:
+                runs = [error(PROBLEMS[name], SHARES[said], kind, seed, asked.update_limit)
+                        for seed in seeds]  # fmt: skip
                 ends[kind, said] += runs
                 cells.append(cell(runs))
             print(f"| {name} | {kind} | " + " | ".join(cells) + " |", flush=True)
