@@ -1,4 +1,4 @@
-"""How far the suggested learning rate lies from the best one found by training.
+"""How far the suggested learning rate, and the edge, lie from the best one found by training.
 
     python -m benchmarks.suggested_rate --data FOLDER
 
@@ -15,6 +15,7 @@ import torch
 
 from benchmarks.small_problems import TASKS
 from equilibrate.monitor import suggest_learning_rate
+from equilibrate.monitor.learning_rate import SHARE
 
 RECORDS = Path(__file__).parents[1] / "docs" / "defaults.jsonl"
 CENTRE = {"damping": 0.01, "decay": 0.998, "warmup_probes": 20, "distribution": "rademacher"}
@@ -51,13 +52,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path)
     folder = parser.parse_args().data
-    print("| problem | suggested | best of the search | suggested over best |")
-    print("| --- | --- | --- | --- |")
+    print("| problem | suggested | best of the search | suggested over best | edge over best |")
+    print("| --- | --- | --- | --- | --- |")
     for name in ("mnist", "curves", "convolution", "field"):
         errors, rates = trained(name), suggested(name, folder)
         best, middle = min(errors, key=errors.__getitem__), statistics.median(rates)
         spread = f"{middle:.3g} [{min(rates):.3g}, {max(rates):.3g}]"
-        print(f"| {name} | {spread} | {best:g} | {middle / best:.2f} |", flush=True)
+        ratio = middle / best
+        print(f"| {name} | {spread} | {best:g} | {ratio:.2f} | {ratio / SHARE:.2f} |", flush=True)
 
 
 if __name__ == "__main__":

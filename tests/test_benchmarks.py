@@ -2,12 +2,13 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from benchmarks import defaults, momentum
+from benchmarks import defaults, momentum, share_of_the_edge
 from benchmarks.small_problems import TASKS, Task
 from tests.study.stacks import CPU, dense, regression
 
@@ -95,3 +96,22 @@ def test_the_table_on_momentum_follows_from_its_records():
         both = {**chosen, "limits": [None, 0.1]}
         lines = momentum.table(ROOT / "results/momentum-full" / name, rates, **both)
         assert "\n".join(lines) in (ROOT / "docs/momentum.md").read_text()
+
+
+def test_the_shares_of_the_edge_are_tried_with_every_momentum(monkeypatch, capsys):
+    """The network barely trains, so that the shares differ by how far they went."""
+    name, few = "tanh, 6-32-1", 3
+    short = replace(share_of_the_edge.PROBLEMS[name], updates=few)
+    monkeypatch.setattr(share_of_the_edge, "PROBLEMS", {name: short})
+    monkeypatch.setattr("sys.argv", ["share", "--seeds", "2", "--networks", name])
+    share_of_the_edge.main()
+    rows = capsys.readouterr().out.splitlines()[2:]
+    kinds = share_of_the_edge.KINDS
+    assert [row.split(" | ")[1] for row in rows] == [*kinds, *kinds]
+    assert all(row.count(" of 2") == 4 for row in rows[len(kinds) :])
+
+
+def test_a_run_that_ends_at_a_constant_or_worse_has_failed():
+    assert share_of_the_edge.failures([0.5, 1.0, math.inf, math.nan, 2.0, 0.0]) == 4
+    assert share_of_the_edge.cell([0.5, 0.25, 0.125]) == "0.25 (0.5)"
+    assert share_of_the_edge.cell([0.5, 0.25, math.inf]) == "0.5 (1 of 3 failed)"

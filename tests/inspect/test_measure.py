@@ -200,9 +200,11 @@ def test_the_same_seed_gives_the_same_numbers_and_leaves_torch_s_generator():
 
 def test_suggestions_follow_the_numbers(found):
     rate, damping, warmup = suggestions(found)
-    limit = 2 / found.spectra["equilibration"].largest.value
-    assert rate.value == f"{limit / 10:.2g} to {limit:.2g}, first {limit / 2:.2g}"
-    assert f"{limit:.2g}" in rate.reason
+    spectrum = found.spectra["equilibration"]
+    edge = 2 / max(spectrum.largest.value, -spectrum.smallest.value)
+    assert rate.value == f"{edge / 3:.2g}, search {edge / 9:.2g} to {edge:.2g}"
+    assert f"size, {edge:.2g}:" in rate.reason
+    assert f"0.9 at {edge / 3 * 1.9 / 2.8:.2g}." in rate.reason
     assert damping.value.startswith("0.01")
     one = found.error_by_probes[0][1]
     count = int(warmup.value.split()[0])

@@ -8,6 +8,7 @@ import torch
 from equilibrate import ESGD, hessian
 from equilibrate.exact import equilibration
 from equilibrate.monitor import suggest_learning_rate
+from equilibrate.monitor.learning_rate import SHARE
 from tests.optim.loops import train
 
 
@@ -20,7 +21,7 @@ def _network(width=6):
     return model, lambda: (model(x) - y).square().mean()
 
 
-def test_it_is_two_over_the_radius_of_the_dense_matrix():
+def test_the_edge_is_two_over_the_radius_of_the_dense_matrix():
     """With the exact D the rest is Lanczos, which is exact after as many steps as parameters."""
     model, loss = _network()
     parameters = list(model.parameters())
@@ -30,7 +31,7 @@ def test_it_is_two_over_the_radius_of_the_dense_matrix():
     diagonal = equilibration(matrix)
     radius = torch.linalg.eigvals(matrix / diagonal[:, None]).abs().max()
     # D is off by at most about 4 / sqrt(probes) of itself in the worst of 44 elements.
-    assert found.lr == pytest.approx(2 / float(radius), rel=4 / math.sqrt(probes))
+    assert found.edge == pytest.approx(2 / float(radius), rel=4 / math.sqrt(probes))
     assert found.products == probes + 44
 
 
@@ -57,20 +58,57 @@ def test_nothing_is_changed_and_the_loss_can_still_be_used():
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
 
 
-def test_training_descends_at_half_of_it_and_fails_at_a_hundred_times():
+MOMENTA = {
+    "none": {},
+    "heavy ball": {"momentum": 0.9},
+    "little": {"momentum": 0.5},
+    "Nesterov": {"momentum": 0.9, "nesterov": True},
+}
+over_momenta = pytest.mark.parametrize("momentum", MOMENTA.values(), ids=MOMENTA.keys())
+
+
+@over_momenta
+def test_esgd_on_a_quadratic_converges_just_below_the_edge_and_diverges_just_above(momentum):
+    """Both draw the same 20 vectors, so that D is the same; five steps of Lanczos are exact."""
+    root = torch.randn(5, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    matrix = root @ root.mT
+    for factor, converges in ((0.98, True), (1.02, False)):
+        w = torch.ones(5, dtype=torch.float64, requires_grad=True)
+        edge = suggest_learning_rate(w @ matrix @ w / 2, [w], steps=5, **momentum).edge
+        optimizer = ESGD([w], factor * edge, probe_every=10**9, growth_limit=None, **momentum)
+        losses = train(optimizer, lambda w=w: w @ matrix @ w / 2, 300)
+        assert (losses[-1] < losses[0]) == converges, factor
+
+
+@over_momenta
+def test_the_rate_is_a_share_of_nesterovs_edge_whichever_momentum(momentum):
+    """Heavy-ball momentum has a larger edge, and networks that fail far below it."""
+    model, loss = _network()
+    parameters = list(model.parameters())
+    nesterov = suggest_learning_rate(loss(), parameters, **momentum | {"nesterov": True})
+    found = suggest_learning_rate(loss(), parameters, **momentum)
+    assert found.lr == nesterov.lr == pytest.approx(SHARE * nesterov.edge)
+    assert found.lr < found.edge
+    assert f"{found.lr:.2g}" in str(found)
+    assert f"{found.edge:.2g}" in str(found)
+
+
+@over_momenta
+def test_training_descends_at_the_rate_and_fails_at_a_hundred_times(momentum):
     ends = {}
-    for factor in (0.5, 100.0):
+    for factor in (1.0, 100.0):
         model, loss = _network()
-        rate = suggest_learning_rate(loss(), model.parameters()).lr
-        losses = train(ESGD(model.parameters(), factor * rate), loss, 60)
+        rate = suggest_learning_rate(loss(), model.parameters(), **momentum).lr
+        losses = train(ESGD(model.parameters(), factor * rate, **momentum), loss, 60)
         ends[factor] = losses[-1] / losses[0]
-    assert ends[0.5] < 0.8
+    assert ends[1.0] < 0.8
     assert not ends[100.0] < 1
 
 
 def test_a_loss_without_curvature_sets_no_limit():
     w = torch.ones(3, requires_grad=True)
-    assert suggest_learning_rate((2 * w).sum() + 0 * w.square().sum(), [w]).lr == math.inf
+    found = suggest_learning_rate((2 * w).sum() + 0 * w.square().sum(), [w])
+    assert found.lr == found.edge == math.inf
 
 
 def test_curvature_that_is_not_finite_is_refused():

@@ -180,3 +180,17 @@ def test_a_closure_under_a_scaler_is_refused(how, message):
     with pytest.raises(RuntimeError, match=message):
         scaler.step(optimizer, closure=loss) if how == "by name" else scaler.step(optimizer, loss)
     torch.testing.assert_close([p.detach() for p in model.parameters()], before, rtol=0, atol=0)
+
+
+def test_a_probe_of_the_scaled_loss_is_told_to_take_the_loss_itself():
+    """2^24 times the loss overflows float16, at whatever scale a probe takes."""
+    model, loss = _problem()
+    optimizer = ESGD(model.parameters())
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**24)
+    with torch.autocast("cpu", torch.float16):
+        value = scaler.scale(loss().float())
+    with pytest.warns(UserWarning, match="not finite"):
+        optimizer.probe(value)
+    value.backward()
+    with pytest.raises(RuntimeError, match=r"probe the loss itself, not scaler\.scale\(loss\)"):
+        optimizer.step()

@@ -26,6 +26,43 @@ def test_the_warm_up_of_the_first_micro_batch_stands_for_all(divided):
     torch.testing.assert_close(norms[2], norms[0])
 
 
+@pytest.mark.parametrize("warmup", [1, 20])
+def test_what_is_probed_counts_once_for_each_call(warmup):
+    """Of two equal micro-batches one leaves half of D, and one loss probed twice doubles it."""
+
+    def diagonal(probed: int) -> list[torch.Tensor]:
+        parameters, loss = NETWORK.parameters_and_loss()
+        optimizer = ESGD(parameters, lr=0.0, warmup_probes=warmup)
+        value = loss()
+        for _ in range(probed):
+            optimizer.probe(value)
+        value.backward()
+        optimizer.step()
+        return optimizer.diagonal()
+
+    torch.testing.assert_close(diagonal(2), [2 * d for d in diagonal(1)])
+
+
+@pytest.mark.parametrize(("kind", "calls"), [(ESGD, [46, 1, 3]), (JacobiSGD, [206, 1, 3])])
+def test_how_often_a_closure_runs_as_shipped(kind, calls):
+    """First, between probes, and on a later probe (docs/loops.md)."""
+    parameters, loss = NETWORK.parameters_and_loss()
+    optimizer, counts = kind(parameters), []
+
+    def closure():
+        counts[-1] += 1
+        optimizer.zero_grad()
+        value = loss()
+        value.backward()
+        return value
+
+    for _ in range(21):
+        counts.append(0)
+        optimizer.step(closure)
+    assert [counts[0], counts[1], counts[20]] == calls
+    assert counts[1:20] == [1] * 19
+
+
 def test_an_iteration_given_up_after_its_warm_up_counts_for_itself():
     parameters, loss = NETWORK.parameters_and_loss()
     straight = ESGD(parameters, lr=0.0, warmup_probes=10)
@@ -119,6 +156,17 @@ def test_the_state_of_another_optimizer_is_refused():
         with pytest.raises(ValueError, match=r"jacobi.*equilibration|does not measure curvature"):
             optimizer.load_state_dict(other.state_dict())
         assert not optimizer.state
+
+
+@pytest.mark.parametrize("other", [torch.optim.AdamW, torch.optim.SGD, torch.optim.Adagrad])
+@pytest.mark.parametrize("kind", [ESGD, JacobiSGD])
+def test_the_state_of_another_optimizer_that_has_not_stepped_is_refused(kind, other):
+    weight = torch.ones(2, requires_grad=True)
+    optimizer = kind([weight])
+    before = copy.deepcopy(optimizer.state_dict())
+    with pytest.raises(ValueError, match="does not measure curvature"):
+        optimizer.load_state_dict(other([weight]).state_dict())
+    assert optimizer.state_dict() == before
 
 
 def test_loaded_groups_are_checked():

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from torch import nn
-from torch.optim.lr_scheduler import LinearLR
+from torch.optim.lr_scheduler import LinearLR, OneCycleLR
 
 from equilibrate import ESGD, JacobiSGD, RisingMomentum
 from equilibrate.optim.rising_momentum import rising_momentum
@@ -111,5 +111,18 @@ def test_bad_arguments_are_refused_and_change_nothing(case):
 
 
 def test_an_optimizer_that_has_no_momentum_at_all_is_refused():
-    with pytest.raises(ValueError, match="AdamW has a group without momentum"):
+    with pytest.raises(ValueError, match="AdamW has no momentum to schedule"):
         RisingMomentum(torch.optim.AdamW([nn.Parameter(torch.ones(2))]))
+
+
+@pytest.mark.parametrize("cycle", [True, False])
+@pytest.mark.parametrize("given", [0.0, 0.9])
+def test_torchs_cycles_set_the_momentum_unless_told_not_to(given, cycle):
+    optimizer = ESGD([nn.Parameter(torch.ones(2))], momentum=given)
+    OneCycleLR(optimizer, max_lr=0.1, total_steps=10, cycle_momentum=cycle)
+    assert optimizer.param_groups[0]["momentum"] == (0.95 if cycle else given)
+
+
+@pytest.mark.parametrize(("most", "after"), [(0.9, 1000), (0.99, 12250)])
+def test_when_a_momentum_is_reached(most, after):
+    assert rising_momentum(after - 1, 0.999) < most <= rising_momentum(after, 0.999)

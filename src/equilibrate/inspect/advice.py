@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 from equilibrate.inspect.findings import DAMPING, Findings
+from equilibrate.monitor.learning_rate import rate_and_edge
 
 _WANTED_ERROR = 0.15  # of the first diagonal; ESGD's default of 20 probes leaves 0.14 to 0.16
 _LEAST_DAMPING = 1e-3  # of the shares that docs/defaults.md trains with, the smallest
@@ -30,21 +31,19 @@ def rate_limit(found: Findings, preconditioner: str) -> float:
 
 
 def _learning_rate(found: Findings) -> Suggestion:
-    limit = rate_limit(found, "equilibration")
-    if math.isinf(limit):
-        return Suggestion(
-            "lr", "0.02",
-            "No direction curves upwards here, so that curvature sets no limit; this is ESGD's "
-            "default. Inspect again after some training.",
-        )  # fmt: skip
+    """Suggest as `monitor.suggest_learning_rate` does: a third of the edge of stability."""
+    spectrum = found.spectra["equilibration"]
+    ends = spectrum.smallest.value, spectrum.largest.value
+    rate, edge = rate_and_edge(*ends)
+    with_momentum, _ = rate_and_edge(*ends, momentum=0.9)
     text = (
-        f"The largest eigenvalue of the preconditioned Hessian is "
-        f"{found.spectra['equilibration'].largest}. A step overshoots along its direction beyond "
-        f"2 divided by it, {limit:.2g}; start at half of that, and search below it. This holds "
-        f"for these weights: sharpness moves during training, and noise between batches asks for "
-        f"less."
+        f"The eigenvalues of the preconditioned Hessian reach from {spectrum.smallest} to "
+        f"{spectrum.largest}. Steps turn unstable beyond 2 over the largest size, {edge:.2g}: "
+        f"start at a third of that, with a momentum of 0.9 at {with_momentum:.2g}. Search a factor "
+        f"of three to both sides, further up while runs stay stable. This holds for these weights: "
+        f"sharpness moves during training, and noise between batches asks for less."
     )
-    return Suggestion("lr", f"{limit / 10:.2g} to {limit:.2g}, first {limit / 2:.2g}", text)
+    return Suggestion("lr", f"{rate:.2g}, search {rate / 3:.2g} to {3 * rate:.2g}", text)
 
 
 def _damping(found: Findings) -> Suggestion:

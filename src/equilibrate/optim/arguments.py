@@ -15,6 +15,9 @@ DAMPING_KINDS: tuple[str, ...] = get_args(DampingKind)
 Scaling = Literal["row", "row-column"]
 SCALINGS: tuple[str, ...] = get_args(Scaling)
 
+# In every state that these optimizers have saved, of whatever version, and in no one else's.
+_OF_ALL_VERSIONS = {"damping", "probe_every"}
+
 Check = tuple[Callable[[Any], bool], str]
 
 
@@ -158,7 +161,8 @@ def check_loaded(given: dict[str, Any], defaults: dict[str, Any]) -> None:
             f"This state holds the diagonal '{kinds.pop()}', but this optimizer keeps "
             f"'{defaults['kind']}'. Load it into the optimizer class that saved it."
         )
-    if any("step" in state and "probes" not in state for state in states):
+    measures = all(group.keys() >= _OF_ALL_VERSIONS for group in given["param_groups"])
+    if not measures or any("step" in state and "probes" not in state for state in states):
         raise ValueError(
             "This state was saved by an optimizer that does not measure curvature. Start with a "
             "new state: the first probe measures the diagonal."

@@ -32,7 +32,8 @@ class Folding(Settling):
     def diagonal(self) -> list[Tensor]:
         """Return the present diagonal, undamped: one copied tensor per parameter, in order.
 
-        It is zero where no curvature was ever seen.
+        It is zero where no curvature was ever seen: everywhere before the first probe, and for
+        parameters that no probed loss depends on.
         """
         self._report_dropped()
         return [

@@ -24,10 +24,11 @@ class RisingMomentum(LRScheduler):
     """Lets the momentum of every group rise; learning rates stay what they are.
 
     It is called like any scheduler of torch, once after each `optimizer.step()`, alone or beside
-    one of the learning rate. A constant 0.99 killed or slowed the auto-encoders it was tried on,
-    one that rises to it did not (docs/momentum.md). Sutskever et al. 2013 also end with 0.9 for the
-    last 1,000 updates; where that is wanted, set `group["momentum"]` there. In a captured CUDA
-    graph the momentum is a part of the graph, so that it needs a new capture to rise.
+    one of the learning rate. It starts at 0.5 whatever momentum the optimizer was given, and has
+    0.9 after 1,000 updates, 0.99 after 12,250. A constant 0.99 killed or slowed the auto-encoders
+    it was tried on, one that rises to it did not (docs/momentum.md). Sutskever et al. 2013 also end
+    with 0.9 for the last 1,000 updates; where that is wanted, set `group["momentum"]` there. In a
+    captured CUDA graph the momentum is a part of the graph, so that it needs a new capture to rise.
 
     Args:
         optimizer: whose groups have a momentum: `ESGD`, `JacobiSGD`, `torch.optim.SGD` and others.
@@ -53,7 +54,12 @@ class RisingMomentum(LRScheduler):
             raise ValueError(f"Invalid most: {most}. Give a momentum below 1, such as 0.99.")
         if every < 1:
             raise ValueError(f"Invalid every: {every}. Give a number of updates, 1 or more.")
-        if not all(group.get("momentum") for group in optimizer.param_groups):
+        if not all("momentum" in group for group in optimizer.param_groups):
+            raise ValueError(
+                f"{type(optimizer).__name__} has no momentum to schedule: RisingMomentum takes "
+                f"optimizers with a momentum argument, such as ESGD and torch.optim.SGD."
+            )
+        if not all(group["momentum"] for group in optimizer.param_groups):
             raise ValueError(
                 f"{type(optimizer).__name__} has a group without momentum, which cannot rise. Give "
                 f"momentum=0.9, say, to the optimizer."
