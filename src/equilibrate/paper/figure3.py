@@ -51,7 +51,7 @@ class Settings:
 
 QUICK = Settings(
     tasks=(
-        Task("curves-like", 30, 30, ("sgd", "rmsprop", "jacobi", "esgd-warm", "esgd")),
+        Task("curves-like", 20, 20, ("sgd", "rmsprop", "jacobi", "esgd-warm", "esgd")),
         Task("mnist", 1, 1, ("sgd", "rmsprop", "esgd"), optional=True),
     ),
     trials=1,
