@@ -57,6 +57,7 @@ def test_quick_is_labelled_everywhere(tmp_path):
     assert "(quick)</title>" in page
     assert "(quick)</h2>" in page
     assert 'class="quick"' in page
+    assert "<!-- quick -->" in (tmp_path / "figure1-quick.svg").read_text()
     assert {"report-quick.html", "claims-quick.json", "figure1-quick.png", "figure1-quick.pdf"} <= {
         path.name for path in tmp_path.iterdir()
     }
@@ -64,6 +65,7 @@ def test_quick_is_labelled_everywhere(tmp_path):
 
 def test_a_full_report_is_not_labelled_quick(page):
     assert 'class="quick"' not in page
+    assert "<!-- quick -->" not in page
     assert "(quick)" not in page
 
 

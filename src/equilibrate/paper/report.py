@@ -59,7 +59,10 @@ def _head(quick: bool) -> list[str]:
 def _section(result: Result, out: Path, suffix: str, quick: bool) -> str:
     figure = result.figure
     described = figure.describe(result.settings, result.records)
-    files = save(figure.draw(result.settings, result.records), out / f"{figure.name}{suffix}")
+    picture = figure.draw(result.settings, result.records)
+    if quick:  # pictures travel without their page
+        picture.text(0.995, 0.995, "quick", ha="right", va="top", color="0.4")
+    files = save(picture, out / f"{figure.name}{suffix}")
     svg = html.inline_svg(files["svg"].read_text(), figure.name, described.caption)
     title = figure.title + (" (quick)" if quick else "")
     links = ", ".join(
