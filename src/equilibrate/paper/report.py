@@ -61,7 +61,7 @@ def _section(result: Result, out: Path, suffix: str, quick: bool) -> str:
     described = figure.describe(result.settings, result.records)
     picture = figure.draw(result.settings, result.records)
     if quick:  # pictures travel without their page
-        picture.text(0.995, 0.995, "quick", ha="right", va="top", color="0.4")
+        picture.text(0.998, 0.998, "quick", ha="right", va="top", color="0.4", size=6)
     files = save(picture, out / f"{figure.name}{suffix}")
     svg = html.inline_svg(files["svg"].read_text(), figure.name, described.caption)
     title = figure.title + (" (quick)" if quick else "")
