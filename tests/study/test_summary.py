@@ -48,6 +48,13 @@ def test_numbers_worked_out_by_hand():
     assert (sgd.error_then.median, adam.error_then.median) == (2, 7)
 
 
+@pytest.mark.parametrize(("starts", "said"), [((9, 9), False), ((9, 3), True), ((3, 9), True)])
+def test_a_target_that_a_run_has_met_at_its_start_is_told(starts, said):
+    first, second = starts
+    trials = [record("sgd", [first, 6, 2], settings=HIGH), record("adam", [second, 5, 4])]
+    assert ("before its first update" in table(summarize(trials, [SGD, ADAM]))) == said
+
+
 def test_methods_are_listed_by_final_error_whatever_the_order_of_request():
     for methods in ([SGD, ADAM], [ADAM, SGD]):
         assert [o.method for o in summarize(TRIALS, methods).outcomes] == ["sgd", "adam"]

@@ -123,6 +123,11 @@ def _notes(summary: Summary) -> list[str]:
         notes.append(
             f"target error {_number(summary.target)}: {kind}; counted from where it was measured"
         )
+    if any(outcome.updates is not None and not outcome.updates.low for outcome in summary.outcomes):
+        notes.append(
+            "a run met that target before its first update: updates, seconds and profiles to it "
+            "say little; train longer, or name one with --target"
+        )
     if summary.no_times and summary.target is not None:
         notes.append(f"times are left out: {summary.no_times}")
     elif summary.timed:
