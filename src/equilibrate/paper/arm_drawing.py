@@ -56,7 +56,7 @@ def _against_time(panel: Any, column: Column, colours: Mapping[str, str]) -> Non
         if name in column.seconds:
             minutes = arm.updates_per_epoch * column.seconds[name] / 60
             _curve(panel, arm, minutes, colours[name])
-    _dress(panel, "", "minutes, by the time of one update")
+    _dress(panel, "", "minutes, a run's share of its stack")
     if not panel.get_lines():
         _say(panel, "the time of an update is not recorded yet")
 
