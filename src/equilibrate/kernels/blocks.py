@@ -82,20 +82,19 @@ def addresses(tensors: Sequence[Tensor]) -> tuple[Tensor, bool]:
     And whether every tensor begins at a multiple of 16 bytes: then loads may be that wide.
     """
     numbers, device = tuple(map(Tensor.data_ptr, tensors)), tensors[0].device
-    aligned = not reduce(or_, numbers) % 16
     if capturing(device):  # the table must live, and be written, with the graph
-        return _written(numbers, device), aligned
-    return _remembered(numbers, device), aligned
+        return _written(numbers, device)
+    return _remembered(numbers, device)
 
 
-def _written(numbers: tuple[int, ...], device: torch.device) -> Tensor:
+def _written(numbers: tuple[int, ...], device: torch.device) -> tuple[Tensor, bool]:
     """Write a new table, a fixed number of addresses a launch: one kernel serves all lengths."""
     launches = -(-len(numbers) // _AT_ONCE)
     padded = numbers + numbers[-1:] * (launches * _AT_ONCE - len(numbers))
     table = torch.empty(len(padded), dtype=torch.int64, device=device)
     for start in range(0, len(padded), _AT_ONCE):
         _write[(1,)](table[start:], padded[start : start + _AT_ONCE])
-    return table
+    return table, not reduce(or_, numbers) % 16
 
 
 _remembered = lru_cache(maxsize=32)(_written)

@@ -34,10 +34,12 @@ def step(
     maximize: bool,
     update_limit: float | None = None,
     scale: Tensor | None = None,
+    steps: Tensor | None = None,
 ) -> None:
     """Move tensors of one device and one set of dtypes, each dense and laid out as its others are.
 
     `damping` and `fill` hold a number for each tensor, the other tensors one, in any precision.
+    `steps` hold a number for each tensor too, and count one more.
     """
     first = parameters[0]
     chart = plan(tuple(map(Tensor.numel, parameters)), first.device)
@@ -55,6 +57,7 @@ def step(
         lr if momentum is None else momentum,
         lr if weight_decay is None else weight_decay,
         lr if scale is None else scale,
+        lr if steps is None else steps,
         len(parameters),
         update_limit or 0.0,
         PARAMETER=TYPES[first.dtype],
@@ -66,6 +69,7 @@ def step(
         MAXIMIZE=maximize,
         LIMITED=update_limit is not None,
         SCALED=scale is not None,
+        COUNTS=steps is not None,
         ALIGNED=aligned and also_aligned,
         BLOCK=BLOCK,
         num_warps=_WARPS,
@@ -74,10 +78,11 @@ def step(
 
 @triton.jit
 def _update(
-    places, gradients, owner, place, sizes, damping, fill, lr, momentum, weight_decay, scale, count,
-    limit, PARAMETER: tl.constexpr, GRADIENT: tl.constexpr, WIDE: tl.constexpr,
+    places, gradients, owner, place, sizes, damping, fill, lr, momentum, weight_decay, scale, steps,
+    count, limit, PARAMETER: tl.constexpr, GRADIENT: tl.constexpr, WIDE: tl.constexpr,
     MOMENTUM: tl.constexpr, NESTEROV: tl.constexpr, SHRINKS: tl.constexpr, MAXIMIZE: tl.constexpr,
-    LIMITED: tl.constexpr, SCALED: tl.constexpr, ALIGNED: tl.constexpr, BLOCK: tl.constexpr,
+    LIMITED: tl.constexpr, SCALED: tl.constexpr, COUNTS: tl.constexpr, ALIGNED: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
     program = tl.program_id(0)
     tensor = tl.load(owner + program)
@@ -95,6 +100,8 @@ def _update(
     m = tl.load(momentum).to(WIDE)
     kept = 1 - rate * tl.load(weight_decay).to(WIDE) if SHRINKS else 1.0
     factor = tl.load(scale).to(WIDE) if SCALED else 1.0
+    if COUNTS and start == 0:  # one block of each tensor counts
+        tl.store(steps + tensor, tl.load(steps + tensor) + 1)
     # Only the last block of a tensor needs a mask, and without one loads are 16 bytes wide.
     if left >= BLOCK:
         _move(parameter, gradient, diagonal, buffer, extra, unseen, rate, m, kept, limit, factor,

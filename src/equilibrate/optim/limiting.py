@@ -28,10 +28,11 @@ class Limiting(Evaluating):
         if allowed is None:
             return None
         parameters = [p for movement in limited for p in movement.parameters]
-        elements = max(1, sum(p.numel() for p in parameters))
+        elements = max(1, sum(map(Tensor.numel, parameters)))
         squares = [movement.squares() for movement in limited]
         if self._settled or on_one_device(parameters):
-            return self._factor_on_device(torch.cat(squares), elements, allowed)
+            together = squares[0] if len(squares) == 1 else torch.cat(squares)
+            return self._factor_on_device(together, elements, allowed)
         mine = [number for each in squares for number in each.tolist()]
         size = math.sqrt(sum(over_shards(parameters, mine)[0]) / elements)
         return self._factor(size, allowed)

@@ -60,7 +60,7 @@ class Settling(Agreeing):
 
     def _refuse_capture(self) -> None:
         """Raise in a capture that was not announced: a graph would repeat what the host decided."""
-        if not capturing(self._all()[0].device):
+        if not capturing(next(p.device for g in self.param_groups for p in g["params"])):
             return
         if not any(group["capturable"] for group in self.param_groups):
             raise RuntimeError(_NOT_CAPTURABLE)
