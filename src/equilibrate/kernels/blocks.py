@@ -38,11 +38,7 @@ class Plan:
     place: Tensor
     size: Tensor
     first: Tensor  # the number of each tensor's first block, and the number of blocks at the end
-
-    @property
-    def blocks(self) -> int:
-        """Return the number of blocks, which is the size of a launch."""
-        return self.owner.numel()
+    blocks: int  # their number, which is the size of a launch
 
 
 _in_graphs: set[Any] = set()
@@ -73,7 +69,8 @@ def _plan(sizes: tuple[int, ...], device: torch.device, block: int = BLOCK) -> P
     first = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
     owner = torch.repeat_interleave(torch.arange(len(sizes)), counts)
     place = torch.arange(len(owner)) - first[owner]
-    return Plan(owner.to(device), place.to(device), size.to(device), first.to(device))
+    owner, place, size, first = (table.to(device) for table in (owner, place, size, first))
+    return Plan(owner, place, size, first, blocks=len(owner))
 
 
 def addresses(tensors: Sequence[Tensor]) -> tuple[Tensor, bool]:

@@ -10,7 +10,7 @@ from operator import is_
 from torch import Tensor
 
 
-def same(tensors: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
+def same(tensors: Sequence[Tensor | None], others: Sequence[Tensor]) -> bool:
     """Tell whether two lists hold the very same tensors in the same order.
 
     Example:

@@ -38,10 +38,9 @@ def squares(
         damping,
         fill,
         parts,
-        update_limit or 0.0,
+        update_limit,
         GRADIENT=TYPES[gradients[0].dtype],
         WIDE=TYPES[diagonals[0].dtype],
-        LIMITED=update_limit is not None,
         ALIGNED=aligned and also_aligned,
         BLOCK=BLOCK,
         num_warps=8,
@@ -54,8 +53,7 @@ def squares(
 @triton.jit
 def _squares(
     places, gradients, owner, place, sizes, damping, fill, parts, limit,
-    GRADIENT: tl.constexpr, WIDE: tl.constexpr, LIMITED: tl.constexpr, ALIGNED: tl.constexpr,
-    BLOCK: tl.constexpr,
+    GRADIENT: tl.constexpr, WIDE: tl.constexpr, ALIGNED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     program = tl.program_id(0)
     tensor = tl.load(owner + program)
@@ -70,7 +68,7 @@ def _squares(
     g = tl.load(gradient + offsets, mask, 0.0).to(WIDE)
     d = tl.abs(tl.load(diagonal + offsets, mask, 0.0))
     u = g / tl.where(d == 0, unseen, d + extra)
-    if LIMITED:  # written so that what is not a number stays so
+    if limit is not None:  # written so that what is not a number stays so
         u = tl.where(u > limit, limit, tl.where(u < -limit, -limit, u))
     u = tl.where(mask, u, 0.0).to(tl.float64)  # a float's square would overflow early
     tl.store(parts + program, tl.sum(u * u))

@@ -92,11 +92,11 @@ class Settling(Agreeing):
         Who moves one puts copies into a state, or a new dict in its place. `names` are the numbers
         that are looked at: a step counts steps alone, a fold renews all.
         """
-        groups = self.param_groups
-        if len(groups) != len(self._members):
+        if len(self.param_groups) != len(self._members):
             return False
-        if not all(same(g["params"], own) for g, own in zip(groups, self._members, strict=True)):
-            return False
+        for group, members in zip(self.param_groups, self._members, strict=True):
+            if not same(group["params"], members):
+                return False
         return all(columns.are_held(self.state, names) for columns in self._columns.values())
 
     def _measured_of(self, group: dict[str, Any]) -> list[Tensor]:
