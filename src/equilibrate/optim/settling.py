@@ -19,6 +19,7 @@ from equilibrate.optim import at_once, device_numbers, growth
 from equilibrate.optim.agreeing import Agreeing
 from equilibrate.optim.columns import OF_PARAMETER, Columns, Held, Picked
 from equilibrate.optim.device_numbers import OF_GROUP, Damped, to_device, to_host
+from equilibrate.optim.state import measured
 from equilibrate.optim.warn import warn_user
 
 _DROPPED = (
@@ -54,9 +55,8 @@ class Settling(Agreeing):
         return kept
 
     def _measured(self, parameter: Tensor) -> bool:
-        """Tell whether a parameter was ever measured; asked in every step, so without waiting."""
-        probes = self.state.get(parameter, {}).get("probes", 0)
-        return isinstance(probes, Tensor) or probes > 0
+        """Tell whether a parameter was ever measured."""
+        return measured(self.state.get(parameter, {}))
 
     def _refuse_capture(self) -> None:
         """Raise in a capture that was not announced: a graph would repeat what the host decided."""
@@ -79,8 +79,8 @@ class Settling(Agreeing):
             raise RuntimeError(_ONE_DEVICE.format("these parameters are sharded"))
         if len({p.device for p in parameters}) > 1:
             raise RuntimeError(_ONE_DEVICE.format("these parameters lie on several devices"))
-        measured = {i: self._measured_of(group) for i, group in enumerate(self.param_groups)}
-        self._columns = {i: Columns(own, self.state) for i, own in measured.items() if own}
+        known = {i: self._measured_of(group) for i, group in enumerate(self.param_groups)}
+        self._columns = {i: Columns(own, self.state) for i, own in known.items() if own}
         for group in self.param_groups:
             to_device(group, OF_GROUP, parameters[0].device)
         self._damped, self._settled = {}, True
