@@ -32,11 +32,9 @@ TYPES = {
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """Which tensor a block belongs to, its place there, and the sizes: three tables on a device."""
+    """Which tensor a block belongs to, its place there, and the sizes: tables on a device."""
 
-    owner: Tensor
-    place: Tensor
-    size: Tensor
+    table: Tensor  # the owner of each block, its place, the size of each tensor: one argument
     first: Tensor  # the number of each tensor's first block, and the number of blocks at the end
     blocks: int  # their number, which is the size of a launch
 
@@ -69,8 +67,8 @@ def _plan(sizes: tuple[int, ...], device: torch.device, block: int = BLOCK) -> P
     first = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
     owner = torch.repeat_interleave(torch.arange(len(sizes)), counts)
     place = torch.arange(len(owner)) - first[owner]
-    owner, place, size, first = (table.to(device) for table in (owner, place, size, first))
-    return Plan(owner, place, size, first, blocks=len(owner))
+    table = torch.cat([owner, place, size])
+    return Plan(table.to(device), first.to(device), blocks=len(owner))
 
 
 def addresses(tensors: Sequence[Tensor]) -> tuple[Tensor, bool]:
@@ -101,6 +99,15 @@ _remembered = lru_cache(maxsize=32)(_written)
 def _write(table, numbers):
     for i in tl.static_range(len(numbers)):
         tl.store(table + i, numbers[i])
+
+
+@triton.jit
+def block_of(chart, BLOCK: tl.constexpr):
+    """Return the tensor of this program's block, where in it the block starts, and what is left."""
+    program, blocks = tl.program_id(0), tl.num_programs(0)
+    tensor = tl.load(chart + program)
+    start = tl.load(chart + blocks + program) * BLOCK
+    return tensor, start, tl.load(chart + 2 * blocks + tensor) - start
 
 
 @triton.jit

@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from equilibrate.kernels.blocks import BLOCK, TYPES, addresses, at, plan
+from equilibrate.kernels.blocks import BLOCK, TYPES, addresses, at, block_of, plan
 from equilibrate.kernels.sums import sum_of
 
 
@@ -32,9 +32,7 @@ def squares(
     _squares[(chart.blocks,)](
         places,
         new,
-        chart.owner,
-        chart.place,
-        chart.size,
+        chart.table,
         damping,
         fill,
         parts,
@@ -52,14 +50,12 @@ def squares(
 
 @triton.jit
 def _squares(
-    places, gradients, owner, place, sizes, damping, fill, parts, limit,
-    GRADIENT: tl.constexpr, WIDE: tl.constexpr, ALIGNED: tl.constexpr, BLOCK: tl.constexpr,
+    places, gradients, chart, damping, fill, parts, limit, GRADIENT: tl.constexpr,
+    WIDE: tl.constexpr, ALIGNED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    program = tl.program_id(0)
-    tensor = tl.load(owner + program)
-    start = tl.load(place + program) * BLOCK
+    tensor, start, left = block_of(chart, BLOCK)
     offsets = tl.arange(0, BLOCK)
-    mask = offsets < tl.load(sizes + tensor) - start
+    mask = offsets < left
     gradient = at(gradients + tensor, GRADIENT, ALIGNED) + start
     diagonal = at(places + tensor, WIDE, ALIGNED) + start
     extra = tl.load(damping + tensor).to(WIDE)
@@ -71,7 +67,7 @@ def _squares(
     if limit is not None:  # written so that what is not a number stays so
         u = tl.where(u > limit, limit, tl.where(u < -limit, -limit, u))
     u = tl.where(mask, u, 0.0).to(tl.float64)  # a float's square would overflow early
-    tl.store(parts + program, tl.sum(u * u))
+    tl.store(parts + tl.program_id(0), tl.sum(u * u))
 
 
 @triton.jit

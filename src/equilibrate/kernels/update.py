@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from equilibrate.kernels.blocks import BLOCK, TYPES, addresses, at, plan
+from equilibrate.kernels.blocks import BLOCK, TYPES, addresses, at, block_of, plan
 from equilibrate.kernels.growth import limit_
 from equilibrate.kernels.squares import squares
 
@@ -48,9 +48,7 @@ def step(
     _update[(chart.blocks,)](
         places,
         new,
-        chart.owner,
-        chart.place,
-        chart.size,
+        chart.table,
         damping,
         fill,
         lr,
@@ -74,14 +72,11 @@ def step(
 # What is None is no argument of the compiled kernel, and costs a launch nothing.
 @triton.jit
 def _update(
-    places, gradients, owner, place, sizes, damping, fill, lr, momentum, weight_decay, scale, steps,
-    limit, count, PARAMETER: tl.constexpr, GRADIENT: tl.constexpr, WIDE: tl.constexpr,
-    NESTEROV: tl.constexpr, MAXIMIZE: tl.constexpr, ALIGNED: tl.constexpr, BLOCK: tl.constexpr,
+    places, gradients, chart, damping, fill, lr, momentum, weight_decay, scale, steps, limit, count,
+    PARAMETER: tl.constexpr, GRADIENT: tl.constexpr, WIDE: tl.constexpr, NESTEROV: tl.constexpr,
+    MAXIMIZE: tl.constexpr, ALIGNED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    program = tl.program_id(0)
-    tensor = tl.load(owner + program)
-    start = tl.load(place + program) * BLOCK
-    left = tl.load(sizes + tensor) - start
+    tensor, start, left = block_of(chart, BLOCK)
     row = places + tensor
     parameter = at(row, PARAMETER, ALIGNED) + start
     gradient = at(gradients + tensor, GRADIENT, ALIGNED) + start
