@@ -53,11 +53,11 @@ class Folding(Settling):
         return float(unseen / max(1, sum(p.numel() for p in parameters)))
 
     def _trainable(self) -> list[Tensor]:
-        return [p for p in self._all() if p.requires_grad]
+        return [p for group in self.param_groups for p in group["params"] if p.requires_grad]
 
-    def _unmeasured(self) -> list[Tensor]:
+    def _unmeasured(self, trainable: list[Tensor] | None = None) -> list[Tensor]:
         """Return the trainable parameters that were never measured."""
-        trainable = self._trainable()
+        trainable = self._trainable() if trainable is None else trainable
         if same(list(self.state), trainable) and all(map(measured, self.state.values())):
             return []  # the usual case, told without a look-up for each
         return [p for p in trainable if not self._measured(p)]

@@ -90,8 +90,9 @@ class Measuring(Folding):
         self._require_itself()
         self._losses += 1
         check_loss(loss)
-        trainable, unmeasured = self._trainable(), self._unmeasured()
-        fresh = self._fresh(loss, unmeasured)
+        trainable = self._trainable()
+        unmeasured = self._unmeasured(trainable)
+        fresh = self._fresh(loss, unmeasured) if unmeasured else []
         started = len(unmeasured) < len(trainable)
         if started and not fresh and not any(map(self._scheduled, self.param_groups)):
             self._note_gradients()
