@@ -71,15 +71,20 @@ def _plan(sizes: tuple[int, ...], device: torch.device, block: int = BLOCK) -> P
     return Plan(table.to(device), first.to(device), blocks=len(owner))
 
 
-def addresses(tensors: Sequence[Tensor]) -> tuple[Tensor, bool]:
-    """Return a table of the addresses of tensors on one device, as 64-bit integers.
+def tables(
+    first: Sequence[Tensor], *columns: Sequence[Tensor]
+) -> tuple[Plan, tuple[Tensor, ...], bool]:
+    """Return the plan for some tensors, and a table of addresses for each column, on their device.
 
     And whether every tensor begins at a multiple of 16 bytes: then loads may be that wide.
     """
-    numbers, device = tuple(map(Tensor.data_ptr, tensors)), tensors[0].device
-    if capturing(device):  # the table must live, and be written, with the graph
-        return _written(numbers, device)
-    return _remembered(numbers, device)
+    device = first[0].device
+    chart = plan(tuple(map(Tensor.numel, first)), device)
+    # In a capture a table must live, and be written, with the graph.
+    write = _written if capturing(device) else _remembered
+    found = [write(tuple(map(Tensor.data_ptr, column)), device) for column in columns]
+    written, aligned = zip(*found, strict=True)
+    return chart, written, all(aligned)
 
 
 def _written(numbers: tuple[int, ...], device: torch.device) -> tuple[Tensor, bool]:

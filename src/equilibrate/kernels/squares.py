@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from equilibrate.kernels.blocks import BLOCK, TYPES, addresses, at, block_of, plan
+from equilibrate.kernels.blocks import BLOCK, TYPES, at, block_of, tables
 from equilibrate.kernels.sums import sum_of
 
 
@@ -25,9 +25,7 @@ def squares(
 ) -> Tensor:
     """Return a sum for each of some tensors of one device and one set of dtypes, laid out alike."""
     device, count = gradients[0].device, len(gradients)
-    chart = plan(tuple(map(Tensor.numel, gradients)), device)
-    places, aligned = addresses(diagonals)
-    new, also_aligned = addresses(gradients)
+    chart, (places, new), aligned = tables(gradients, diagonals, gradients)
     parts = torch.empty(chart.blocks, dtype=torch.float64, device=device)
     _squares[(chart.blocks,)](
         places,
@@ -39,7 +37,7 @@ def squares(
         update_limit,
         GRADIENT=TYPES[gradients[0].dtype],
         WIDE=TYPES[diagonals[0].dtype],
-        ALIGNED=aligned and also_aligned,
+        ALIGNED=aligned,
         BLOCK=BLOCK,
         num_warps=8,
     )

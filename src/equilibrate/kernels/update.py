@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from equilibrate.kernels.blocks import BLOCK, TYPES, addresses, at, block_of, plan
+from equilibrate.kernels.blocks import BLOCK, TYPES, at, block_of, tables
 from equilibrate.kernels.growth import limit_
 from equilibrate.kernels.squares import squares
 
@@ -41,10 +41,9 @@ def step(
     `damping` and `fill` hold a number for each tensor, the other tensors one, in any precision.
     `steps` hold a number for each tensor too, and count one more.
     """
-    first = parameters[0]
-    chart = plan(tuple(map(Tensor.numel, parameters)), first.device)
-    places, aligned = addresses([*parameters, *diagonals, *(buffers or [])])
-    new, also_aligned = addresses(gradients)  # apart: they alone are elsewhere in every step
+    kept = [*parameters, *diagonals, *(buffers or [])]
+    # The gradients are apart: they alone are elsewhere in every step.
+    chart, (places, new), aligned = tables(parameters, kept, gradients)
     _update[(chart.blocks,)](
         places,
         new,
@@ -58,12 +57,12 @@ def step(
         steps,
         update_limit,
         len(parameters),
-        PARAMETER=TYPES[first.dtype],
+        PARAMETER=TYPES[parameters[0].dtype],
         GRADIENT=TYPES[gradients[0].dtype],
         WIDE=TYPES[diagonals[0].dtype],
         NESTEROV=nesterov,
         MAXIMIZE=maximize,
-        ALIGNED=aligned and also_aligned,
+        ALIGNED=aligned,
         BLOCK=BLOCK,
         num_warps=_WARPS,
     )
