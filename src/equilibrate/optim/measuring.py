@@ -90,8 +90,7 @@ class Measuring(Folding):
         self._require_itself()
         self._losses += 1
         check_loss(loss)
-        trainable = self._trainable()
-        unmeasured = self._unmeasured(trainable)
+        unmeasured = self._unmeasured(trainable := self._trainable())
         fresh = self._fresh(loss, unmeasured) if unmeasured else []
         started = len(unmeasured) < len(trainable)
         if started and not fresh and not any(map(self._scheduled, self.param_groups)):
