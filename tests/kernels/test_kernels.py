@@ -5,6 +5,8 @@ They run on a GPU; where triton is installed without one, TRITON_INTERPRET=1 run
     TRITON_INTERPRET=1 python -m pytest tests/kernels
 """
 
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
@@ -120,14 +122,15 @@ def test_an_update_is_the_plain_update(dtype, momentum, scale, shift):
         "momentum": number(momentum) if momentum else None, "nesterov": momentum > 0,
         "weight_decay": number(0.1), "scale": None if scale is None else number(scale),
     }  # fmt: skip
-    results = []
-    for rule in (on_device.step, fused.triton_kernels().step):
+    results, steps = [], torch.arange(float(len(SHAPES))).to(DEVICE)
+    for rule in (on_device.step, partial(fused.triton_kernels().step, steps=steps)):
         own = [p.clone() for p in parameters]
         kept = None if buffers is None else [b.clone() for b in buffers]
         rule(own, gradients, diagonals, kept, **options)
         results.append(own + (kept or []))
     eps = torch.finfo(dtype).eps
     torch.testing.assert_close(*results, rtol=4 * eps, atol=20 * eps)
+    assert steps.tolist() == [1.0 + i for i in range(len(SHAPES))]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)

@@ -186,10 +186,13 @@ class Kernels:
     def __init__(self):
         self.calls = []
 
-    def step(self, parameters, gradients, diagonals, buffers, **settings):
+    def step(self, parameters, gradients, diagonals, buffers, steps=None, **settings):
         others = [] if buffers is None else [buffers]
         self._check(parameters, gradients, diagonals, *others)
         self.calls.append(len(parameters))
+        if steps is not None:
+            assert len(steps) == len(parameters)
+            steps.add_(1)
         on_device.step(parameters, gradients, diagonals, buffers, **settings)
 
     def squares(self, gradients, diagonals, **settings):
@@ -217,6 +220,9 @@ def test_the_kernel_is_given_what_it_can_take(dtype, layout, monkeypatch):
     sums = case.squares(fused.squares, tensors=True)
     assert_sums(sums, case.squares(reference.squares), dtype)
     assert kernels.calls == TAKEN.get(layout, kernels.calls)
+    steps = torch.arange(float(len(case.parameters)))
+    case.run(partial(fused.step, steps=steps), tensors=True)
+    assert steps.tolist() == [1.0 + i for i in range(len(steps))]  # once, in however many launches
 
 
 @pytest.mark.gpu

@@ -19,6 +19,8 @@ def draw_signs(
     device = likes[0].device
     seeds = number(seed, device, torch.int64)
     probes = probe if isinstance(probe, Tensor) else number(probe, device, torch.int64)
+    if len({like.dtype for like in likes}) == 1 and all(map(Tensor.numel, likes)):
+        return signs.draw(likes, numbers, seed=seeds, probe=probes)
     drawn: list[Any] = [None] * len(likes)
     places: dict[torch.dtype, list[int]] = defaultdict(list)
     for i, like in enumerate(likes):

@@ -27,14 +27,14 @@ def nodes(loss: Tensor) -> Nodes:
 
     Whoever keeps them keeps the graph alive, and what it has saved.
     """
-    seen: dict[Any, None] = {}
-    waiting: list[Any] = [loss.grad_fn]
-    while waiting:
-        node = waiting.pop()
-        if node is not None and node not in seen:
-            seen[node] = None
-            waiting += [following for following, _ in node.next_functions]
-    return list(seen)
+    found: list[Any] = [] if loss.grad_fn is None else [loss.grad_fn]
+    seen = set(found)
+    for node in found:  # grows on the way
+        for following, _ in node.next_functions:
+            if following is not None and following not in seen:
+                seen.add(following)
+                found.append(following)
+    return found
 
 
 def leaves(graph: Nodes) -> set[Tensor]:
@@ -89,22 +89,23 @@ def unnoticed_by(models: Iterable[Any]) -> Iterator[None]:
 
 def holds_float16(graph: Nodes) -> bool:
     """Tell whether any result on the way from the parameters to the loss is in float16."""
-    return any(result.dtype == torch.float16 for node in graph for result in node._input_metadata)
+    return torch.float16 in {result.dtype for node in graph for result in node._input_metadata}
 
 
 @contextmanager
 def refusing_opaque(graph: Nodes) -> Iterator[None]:
     """Raise RuntimeError, at once or while the gradient is taken inside, for what is opaque."""
+    for kind in dict.fromkeys(map(type, graph)):  # a few, of many nodes
+        if kind.__name__ in _WRONG:
+            raise RuntimeError(f"{kind.__name__} cannot be differentiated twice")
+    custom: list[Any] = [node for node in graph if isinstance(node, BackwardCFunction)]
     with ExitStack() as hooks:
-        for node in graph:
+        for node in custom:
             name: str = node.name()
-            if name in _WRONG:
-                raise RuntimeError(f"{name} cannot be differentiated twice")
-            if isinstance(node, BackwardCFunction):
-                backward = getattr(node._forward_cls, "backward", None)  # type: ignore[attr-defined]
-                if getattr(backward, "__code__", None) is _ONCE:
-                    raise RuntimeError(f"{name} is marked with @once_differentiable")
-                hooks.callback(node.register_hook(_require_live(name)).remove)
+            backward = getattr(node._forward_cls, "backward", None)
+            if getattr(backward, "__code__", None) is _ONCE:
+                raise RuntimeError(f"{name} is marked with @once_differentiable")
+            hooks.callback(node.register_hook(_require_live(name)).remove)
         yield
 
 

@@ -24,12 +24,12 @@ def fold(
     """Fold products into diagonals laid out alike; return sums of |D| and counts of D != 0."""
     from equilibrate.kernels.fold import fold as kernel
 
+    if len({d.dtype for d in diagonals}) == 1 and all(map(Tensor.numel, diagonals)):
+        return kernel(diagonals, products, old, new, fine, roots=kind is equilibration)
     places: dict[torch.dtype, list[int]] = defaultdict(list)
     for i, d in enumerate(diagonals):
         if d.numel():
             places[d.dtype].append(i)
-    if [len(chosen) for chosen in places.values()] == [len(diagonals)]:
-        return kernel(diagonals, products, old, new, fine, roots=kind is equilibration)
     totals, counts = torch.zeros_like(old), torch.zeros_like(old, dtype=torch.int64)
     for chosen in places.values():
         total, count = kernel(

@@ -32,17 +32,11 @@ TYPES = {
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """Which tensor a block belongs to, its place there, and the sizes: three tables on a device."""
+    """Which tensor a block belongs to, its place there, and the sizes: tables on a device."""
 
-    owner: Tensor
-    place: Tensor
-    size: Tensor
+    table: Tensor  # the owner of each block, its place, the size of each tensor: one argument
     first: Tensor  # the number of each tensor's first block, and the number of blocks at the end
-
-    @property
-    def blocks(self) -> int:
-        """Return the number of blocks, which is the size of a launch."""
-        return self.owner.numel()
+    blocks: int  # their number, which is the size of a launch
 
 
 _in_graphs: set[Any] = set()
@@ -73,29 +67,34 @@ def _plan(sizes: tuple[int, ...], device: torch.device, block: int = BLOCK) -> P
     first = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
     owner = torch.repeat_interleave(torch.arange(len(sizes)), counts)
     place = torch.arange(len(owner)) - first[owner]
-    return Plan(owner.to(device), place.to(device), size.to(device), first.to(device))
+    table = torch.cat([owner, place, size])
+    return Plan(table.to(device), first.to(device), blocks=len(owner))
 
 
-def addresses(tensors: Sequence[Tensor]) -> tuple[Tensor, bool]:
-    """Return a table of the addresses of tensors on one device, as 64-bit integers.
+def tables(
+    first: Sequence[Tensor], *columns: Sequence[Tensor]
+) -> tuple[Plan, tuple[Tensor, ...], bool]:
+    """Return the plan for some tensors, and a table of addresses for each column, on their device.
 
     And whether every tensor begins at a multiple of 16 bytes: then loads may be that wide.
     """
-    numbers, device = tuple(map(Tensor.data_ptr, tensors)), tensors[0].device
-    aligned = not reduce(or_, numbers) % 16
-    if capturing(device):  # the table must live, and be written, with the graph
-        return _written(numbers, device), aligned
-    return _remembered(numbers, device), aligned
+    device = first[0].device
+    chart = plan(tuple(map(Tensor.numel, first)), device)
+    # In a capture a table must live, and be written, with the graph.
+    write = _written if capturing(device) else _remembered
+    found = [write(tuple(map(Tensor.data_ptr, column)), device) for column in columns]
+    written, aligned = zip(*found, strict=True)
+    return chart, written, all(aligned)
 
 
-def _written(numbers: tuple[int, ...], device: torch.device) -> Tensor:
+def _written(numbers: tuple[int, ...], device: torch.device) -> tuple[Tensor, bool]:
     """Write a new table, a fixed number of addresses a launch: one kernel serves all lengths."""
     launches = -(-len(numbers) // _AT_ONCE)
     padded = numbers + numbers[-1:] * (launches * _AT_ONCE - len(numbers))
     table = torch.empty(len(padded), dtype=torch.int64, device=device)
     for start in range(0, len(padded), _AT_ONCE):
         _write[(1,)](table[start:], padded[start : start + _AT_ONCE])
-    return table
+    return table, not reduce(or_, numbers) % 16
 
 
 _remembered = lru_cache(maxsize=32)(_written)
@@ -105,6 +104,15 @@ _remembered = lru_cache(maxsize=32)(_written)
 def _write(table, numbers):
     for i in tl.static_range(len(numbers)):
         tl.store(table + i, numbers[i])
+
+
+@triton.jit
+def block_of(chart, BLOCK: tl.constexpr):
+    """Return the tensor of this program's block, where in it the block starts, and what is left."""
+    program, blocks = tl.program_id(0), tl.num_programs(0)
+    tensor = tl.load(chart + program)
+    start = tl.load(chart + blocks + program) * BLOCK
+    return tensor, start, tl.load(chart + 2 * blocks + tensor) - start
 
 
 @triton.jit

@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from equilibrate.kernels.blocks import BLOCK, TYPES, addresses, at, plan
+from equilibrate.kernels.blocks import BLOCK, TYPES, at, block_of, tables
 from equilibrate.kernels.sums import sum_of
 
 
@@ -27,15 +27,12 @@ def fold(
 ) -> tuple[Tensor, Tensor]:
     """Fold tensors of one device and dtype, laid out alike; return sums and counts by tensor."""
     device, kind = diagonals[0].device, TYPES[diagonals[0].dtype]
-    chart = plan(tuple(map(Tensor.numel, diagonals)), device)
-    table, aligned = addresses([*diagonals, *contributions])
+    chart, (table,), aligned = tables(diagonals, [*diagonals, *contributions])
     sums = torch.empty(chart.blocks, dtype=torch.float64, device=device)
     counts = torch.empty(chart.blocks, dtype=torch.int64, device=device)
     _fold[(chart.blocks,)](
         table,
-        chart.owner,
-        chart.place,
-        chart.size,
+        chart.table,
         old,
         new,
         fine,
@@ -56,13 +53,10 @@ def fold(
 
 @triton.jit
 def _fold(
-    table, owner, place, sizes, old, new, fine, sums, counts, count,
+    table, chart, old, new, fine, sums, counts, count,
     WIDE: tl.constexpr, ROOTS: tl.constexpr, ALIGNED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    program = tl.program_id(0)
-    tensor = tl.load(owner + program)
-    start = tl.load(place + program) * BLOCK
-    left = tl.load(sizes + tensor) - start
+    tensor, start, left = block_of(chart, BLOCK)
     diagonal = at(table + tensor, WIDE, ALIGNED) + start
     product = at(table + count + tensor, WIDE, ALIGNED) + start
     kept, entering = tl.load(old + tensor).to(WIDE), tl.load(new + tensor).to(WIDE)
@@ -72,8 +66,8 @@ def _fold(
     else:
         mask = tl.arange(0, BLOCK) < left
         size, seen = _mix(diagonal, product, kept, entering, ok, mask, ROOTS, BLOCK)
-    tl.store(sums + program, size.to(tl.float64))
-    tl.store(counts + program, seen.to(tl.int64))
+    tl.store(sums + tl.program_id(0), size.to(tl.float64))
+    tl.store(counts + tl.program_id(0), seen.to(tl.int64))
 
 
 @triton.jit

@@ -10,7 +10,7 @@ from operator import is_
 from torch import Tensor
 
 
-def same(tensors: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
+def same(tensors: Sequence[Tensor | None], others: Sequence[Tensor]) -> bool:
     """Tell whether two lists hold the very same tensors in the same order.
 
     Example:
@@ -19,7 +19,7 @@ def same(tensors: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
         >>> same([one, other], [one, other]), same([one], [other]), same([one], [one, other])
         (True, False, False)
     """
-    return len(tensors) == len(others) and all(map(is_, tensors, others))
+    return tensors is others or (len(tensors) == len(others) and all(map(is_, tensors, others)))
 
 
 def alike(first: Sequence[Tensor], *others: Sequence[Tensor] | None) -> bool:

@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from equilibrate.kernels.blocks import BLOCK, TYPES, Plan, keep, plan
+from equilibrate.kernels.blocks import BLOCK, TYPES, Plan, block_of, keep, plan
 
 _PER_WORD = 64
 
@@ -53,8 +53,7 @@ def draw(
     whole = torch.empty(made.starts[-1], dtype=first.dtype, device=first.device)
     _signs[(made.plan.blocks,)](
         whole,
-        made.plan.owner,
-        made.plan.place,
+        made.plan.table,
         made.places,
         made.keys,
         seed,
@@ -80,16 +79,13 @@ def _unsigned(entry):
 
 
 @triton.jit
-def _signs(
-    whole, owner, place, starts, numbers, seed, probe, TYPE: tl.constexpr, WORDS: tl.constexpr
-):
+def _signs(whole, chart, starts, numbers, seed, probe, TYPE: tl.constexpr, WORDS: tl.constexpr):
     golden = tl.full((), 0x9E3779B97F4A7C15, tl.uint64)
-    program = tl.program_id(0)
-    tensor = tl.load(owner + program)
+    tensor, first, _ = block_of(chart, WORDS)
     key = _mix((_unsigned(seed) + 1) * golden)
     key = _mix(key + (_unsigned(probe) + 1) * golden)
     key = _mix(key + (_unsigned(numbers + tensor) + 1) * golden)
-    word = tl.load(place + program) * WORDS + tl.arange(0, WORDS)
+    word = first + tl.arange(0, WORDS)
     mixed = _mix(key + word.to(tl.uint64) * golden)
     column = tl.arange(0, 64)
     bit = (mixed[:, None] >> (column // 32 * 32 + 31 - column % 32)[None, :].to(tl.uint64)) & 1

@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from equilibrate.kernels.blocks import BLOCK, TYPES, addresses, at, plan
+from equilibrate.kernels.blocks import BLOCK, TYPES, at, block_of, tables
 from equilibrate.kernels.sums import sum_of
 
 
@@ -25,24 +25,19 @@ def squares(
 ) -> Tensor:
     """Return a sum for each of some tensors of one device and one set of dtypes, laid out alike."""
     device, count = gradients[0].device, len(gradients)
-    chart = plan(tuple(map(Tensor.numel, gradients)), device)
-    places, aligned = addresses(diagonals)
-    new, also_aligned = addresses(gradients)
+    chart, (places, new), aligned = tables(gradients, diagonals, gradients)
     parts = torch.empty(chart.blocks, dtype=torch.float64, device=device)
     _squares[(chart.blocks,)](
         places,
         new,
-        chart.owner,
-        chart.place,
-        chart.size,
+        chart.table,
         damping,
         fill,
         parts,
-        update_limit or 0.0,
+        update_limit,
         GRADIENT=TYPES[gradients[0].dtype],
         WIDE=TYPES[diagonals[0].dtype],
-        LIMITED=update_limit is not None,
-        ALIGNED=aligned and also_aligned,
+        ALIGNED=aligned,
         BLOCK=BLOCK,
         num_warps=8,
     )
@@ -53,15 +48,12 @@ def squares(
 
 @triton.jit
 def _squares(
-    places, gradients, owner, place, sizes, damping, fill, parts, limit,
-    GRADIENT: tl.constexpr, WIDE: tl.constexpr, LIMITED: tl.constexpr, ALIGNED: tl.constexpr,
-    BLOCK: tl.constexpr,
+    places, gradients, chart, damping, fill, parts, limit, GRADIENT: tl.constexpr,
+    WIDE: tl.constexpr, ALIGNED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    program = tl.program_id(0)
-    tensor = tl.load(owner + program)
-    start = tl.load(place + program) * BLOCK
+    tensor, start, left = block_of(chart, BLOCK)
     offsets = tl.arange(0, BLOCK)
-    mask = offsets < tl.load(sizes + tensor) - start
+    mask = offsets < left
     gradient = at(gradients + tensor, GRADIENT, ALIGNED) + start
     diagonal = at(places + tensor, WIDE, ALIGNED) + start
     extra = tl.load(damping + tensor).to(WIDE)
@@ -70,10 +62,10 @@ def _squares(
     g = tl.load(gradient + offsets, mask, 0.0).to(WIDE)
     d = tl.abs(tl.load(diagonal + offsets, mask, 0.0))
     u = g / tl.where(d == 0, unseen, d + extra)
-    if LIMITED:  # written so that what is not a number stays so
+    if limit is not None:  # written so that what is not a number stays so
         u = tl.where(u > limit, limit, tl.where(u < -limit, -limit, u))
     u = tl.where(mask, u, 0.0).to(tl.float64)  # a float's square would overflow early
-    tl.store(parts + program, tl.sum(u * u))
+    tl.store(parts + tl.program_id(0), tl.sum(u * u))
 
 
 @triton.jit

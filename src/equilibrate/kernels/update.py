@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from equilibrate.kernels.blocks import BLOCK, TYPES, addresses, at, plan
+from equilibrate.kernels.blocks import BLOCK, TYPES, at, block_of, tables
 from equilibrate.kernels.growth import limit_
 from equilibrate.kernels.squares import squares
 
@@ -34,84 +34,77 @@ def step(
     maximize: bool,
     update_limit: float | None = None,
     scale: Tensor | None = None,
+    steps: Tensor | None = None,
 ) -> None:
     """Move tensors of one device and one set of dtypes, each dense and laid out as its others are.
 
     `damping` and `fill` hold a number for each tensor, the other tensors one, in any precision.
+    `steps` hold a number for each tensor too, and count one more.
     """
-    first = parameters[0]
-    chart = plan(tuple(map(Tensor.numel, parameters)), first.device)
-    places, aligned = addresses([*parameters, *diagonals, *(buffers or [])])
-    new, also_aligned = addresses(gradients)  # apart: they alone are elsewhere in every step
+    kept = [*parameters, *diagonals, *(buffers or [])]
+    # The gradients are apart: they alone are elsewhere in every step.
+    chart, (places, new), aligned = tables(parameters, kept, gradients)
     _update[(chart.blocks,)](
         places,
         new,
-        chart.owner,
-        chart.place,
-        chart.size,
+        chart.table,
         damping,
         fill,
         lr,
-        lr if momentum is None else momentum,
-        lr if weight_decay is None else weight_decay,
-        lr if scale is None else scale,
+        None if buffers is None else momentum,
+        weight_decay,
+        scale,
+        steps,
+        update_limit,
         len(parameters),
-        update_limit or 0.0,
-        PARAMETER=TYPES[first.dtype],
+        PARAMETER=TYPES[parameters[0].dtype],
         GRADIENT=TYPES[gradients[0].dtype],
         WIDE=TYPES[diagonals[0].dtype],
-        MOMENTUM=buffers is not None,
         NESTEROV=nesterov,
-        SHRINKS=weight_decay is not None,
         MAXIMIZE=maximize,
-        LIMITED=update_limit is not None,
-        SCALED=scale is not None,
-        ALIGNED=aligned and also_aligned,
+        ALIGNED=aligned,
         BLOCK=BLOCK,
         num_warps=_WARPS,
     )
 
 
+# What is None is no argument of the compiled kernel, and costs a launch nothing.
 @triton.jit
 def _update(
-    places, gradients, owner, place, sizes, damping, fill, lr, momentum, weight_decay, scale, count,
-    limit, PARAMETER: tl.constexpr, GRADIENT: tl.constexpr, WIDE: tl.constexpr,
-    MOMENTUM: tl.constexpr, NESTEROV: tl.constexpr, SHRINKS: tl.constexpr, MAXIMIZE: tl.constexpr,
-    LIMITED: tl.constexpr, SCALED: tl.constexpr, ALIGNED: tl.constexpr, BLOCK: tl.constexpr,
+    places, gradients, chart, damping, fill, lr, momentum, weight_decay, scale, steps, limit, count,
+    PARAMETER: tl.constexpr, GRADIENT: tl.constexpr, WIDE: tl.constexpr, NESTEROV: tl.constexpr,
+    MAXIMIZE: tl.constexpr, ALIGNED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    program = tl.program_id(0)
-    tensor = tl.load(owner + program)
-    start = tl.load(place + program) * BLOCK
-    left = tl.load(sizes + tensor) - start
+    tensor, start, left = block_of(chart, BLOCK)
     row = places + tensor
     parameter = at(row, PARAMETER, ALIGNED) + start
     gradient = at(gradients + tensor, GRADIENT, ALIGNED) + start
     diagonal = at(row + count, WIDE, ALIGNED) + start
-    buffer = at(row + (2 * count if MOMENTUM else 0), WIDE, ALIGNED) + start
     extra = tl.load(damping + tensor).to(WIDE)
     unseen = tl.load(fill + tensor).to(WIDE) + extra
     unseen = tl.where(unseen > 0, unseen, float("inf"))
     rate = tl.load(lr).to(WIDE)
-    m = tl.load(momentum).to(WIDE)
-    kept = 1 - rate * tl.load(weight_decay).to(WIDE) if SHRINKS else 1.0
-    factor = tl.load(scale).to(WIDE) if SCALED else 1.0
+    buffer = None if momentum is None else at(row + 2 * count, WIDE, ALIGNED) + start
+    m = None if momentum is None else tl.load(momentum).to(WIDE)
+    kept = None if weight_decay is None else 1 - rate * tl.load(weight_decay).to(WIDE)
+    factor = None if scale is None else tl.load(scale).to(WIDE)
+    if steps is not None:
+        first = start == 0  # one block of each tensor counts
+        tl.store(steps + tensor, tl.load(steps + tensor, first) + 1, first)
     # Only the last block of a tensor needs a mask, and without one loads are 16 bytes wide.
     if left >= BLOCK:
         _move(parameter, gradient, diagonal, buffer, extra, unseen, rate, m, kept, limit, factor,
-              None, PARAMETER, WIDE, MOMENTUM, NESTEROV, SHRINKS, MAXIMIZE, LIMITED, SCALED,
-              BLOCK)  # fmt: skip
+              None, PARAMETER, WIDE, NESTEROV, MAXIMIZE, BLOCK)  # fmt: skip
     else:
         mask = tl.arange(0, BLOCK) < left
         _move(parameter, gradient, diagonal, buffer, extra, unseen, rate, m, kept, limit, factor,
-              mask, PARAMETER, WIDE, MOMENTUM, NESTEROV, SHRINKS, MAXIMIZE, LIMITED, SCALED,
-              BLOCK)  # fmt: skip
+              mask, PARAMETER, WIDE, NESTEROV, MAXIMIZE, BLOCK)  # fmt: skip
 
 
 @triton.jit
 def _move(
     parameter, gradient, diagonal, buffer, extra, unseen, rate, m, kept, limit, factor, mask,
-    PARAMETER: tl.constexpr, WIDE: tl.constexpr, MOMENTUM: tl.constexpr, NESTEROV: tl.constexpr,
-    SHRINKS: tl.constexpr, MAXIMIZE: tl.constexpr, LIMITED: tl.constexpr, SCALED: tl.constexpr,
+    PARAMETER: tl.constexpr, WIDE: tl.constexpr, NESTEROV: tl.constexpr, MAXIMIZE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
     offsets = tl.arange(0, BLOCK)
@@ -119,15 +112,15 @@ def _move(
     g = tl.load(gradient + offsets, mask).to(WIDE)
     d = tl.abs(tl.load(diagonal + offsets, mask))
     u = g / tl.where(d == 0, unseen, d + extra)
-    if LIMITED:  # written so that what is not a number stays so
+    if limit is not None:  # written so that what is not a number stays so
         u = tl.where(u > limit, limit, tl.where(u < -limit, -limit, u))
-    if SCALED:
+    if factor is not None:
         u = u * factor
-    if MOMENTUM:
+    if m is not None:
         b = tl.load(buffer + offsets, mask) * m + u
         tl.store(buffer + offsets, b, mask)
         u = u + m * b if NESTEROV else b
-    if SHRINKS:
+    if kept is not None:
         p = p * kept
     p = p + rate * u if MAXIMIZE else p - rate * u
     tl.store(parameter + offsets, p.to(PARAMETER), mask)

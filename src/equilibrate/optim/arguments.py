@@ -100,11 +100,6 @@ def check_parameters(parameters: Iterable[Tensor]) -> None:
             )
 
 
-def check_gradients(parameters: Iterable[Any]) -> None:
-    """Raise RuntimeError for sparse gradients before anything is changed; all have one."""
-    check_layouts([p.grad for p in parameters])
-
-
 def check_layouts(tensors: Iterable[Tensor]) -> None:
     """Raise RuntimeError for sparse gradients, or products with them."""
     if {tensor.layout for tensor in tensors} - {torch.strided}:

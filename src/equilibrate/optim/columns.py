@@ -5,7 +5,6 @@ itself once a network has a hundred tensors; side by side each name is one small
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from operator import is_
 from typing import Any, Protocol
 
 import torch
@@ -93,9 +92,7 @@ class Columns:
         if states is not self._states:
             return False
         found = self.states
-        return all(
-            all(map(is_, [state.get(name) for state in found], self._views[name])) for name in names
-        )
+        return all(same([s.get(name) for s in found], self._views[name]) for name in names)
 
     def are(self, parameters: Sequence[Tensor]) -> bool:
         """Tell whether these are the parameters, all of them and in this order."""

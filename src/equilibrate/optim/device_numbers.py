@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from equilibrate.kernels.capture import capturing, number, numbers
-from equilibrate.kernels.lists import same
+from equilibrate.kernels.lists import alike, same
 from equilibrate.optim import growth
 from equilibrate.optim.columns import FIRST_IN_CAPTURE, Held
 from equilibrate.optim.damping import noise_level
@@ -91,6 +91,8 @@ def fold(
 
 def laid_out_like(products: Sequence[Tensor], diagonals: Sequence[Tensor]) -> list[Tensor]:
     """Return products in the dtype and the memory order of the diagonals they enter."""
+    if alike(products, diagonals) and products[0].dtype == diagonals[0].dtype:
+        return list(products)
     return [_like(product, d) for product, d in zip(products, diagonals, strict=True)]
 
 

@@ -6,11 +6,12 @@ from typing import Any
 from torch import Tensor
 
 from equilibrate.distributed import Word
+from equilibrate.kernels.lists import same
 from equilibrate.optim.columns import OF_PARAMETER
 from equilibrate.optim.damping import mean_scale
 from equilibrate.optim.pending import Pending
 from equilibrate.optim.settling import Settling
-from equilibrate.optim.state import State, all_finite, allocate, fold, zeros_like
+from equilibrate.optim.state import State, all_finite, allocate, fold, measured, zeros_like
 from equilibrate.optim.warn import warn_user
 
 
@@ -53,11 +54,14 @@ class Folding(Settling):
         return float(unseen / max(1, sum(p.numel() for p in parameters)))
 
     def _trainable(self) -> list[Tensor]:
-        return [p for p in self._all() if p.requires_grad]
+        return [p for group in self.param_groups for p in group["params"] if p.requires_grad]
 
-    def _unmeasured(self) -> list[Tensor]:
+    def _unmeasured(self, trainable: list[Tensor] | None = None) -> list[Tensor]:
         """Return the trainable parameters that were never measured."""
-        return [p for p in self._trainable() if not self._measured(p)]
+        trainable = self._trainable() if trainable is None else trainable
+        if same(list(self.state), trainable) and all(map(measured, self.state.values())):
+            return []  # the usual case, told without a look-up for each
+        return [p for p in trainable if not self._measured(p)]
 
     def _fold(self, contributions: Mapping[Tensor, Tensor], asked: Iterable[Tensor] = ()) -> bool:
         """Fold one vector's contributions, or drop them whole where any is not finite."""

@@ -15,7 +15,7 @@ same parameters move; where some join later, the average is still one of steps o
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -66,14 +66,6 @@ def limit_(size: Tensor, mean: Tensor, count: Tensor, growth: float | Tensor) ->
     return factor
 
 
-def growth_of(groups: Sequence[Mapping[str, Any]]) -> float | None:
-    """Return the growth allowed to all groups together, the smallest; None where none is limited.
-
-    A group without momentum, or whose `growth_limit` is None, is neither measured nor limited.
-    """
-    return min((group["growth_limit"] for group in groups if is_limited(group)), default=None)
-
-
 def is_limited(group: Mapping[str, Any]) -> bool:
-    """Tell whether a group takes part."""
+    """Tell whether a group takes part: else it is neither measured nor limited."""
     return bool(group["momentum"]) and group["growth_limit"] is not None

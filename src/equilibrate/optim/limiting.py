@@ -21,17 +21,19 @@ class Limiting(Evaluating):
     def _growth_factor(self, limited: Sequence[Movement]) -> float | Tensor | None:
         """Return what multiplies the update of all these groups; None stands for one.
 
-        All their tensors are measured, in a pass over gradients and diagonals of its own. The
-        average stays on the device where all of them are on one, so that no step waits for it.
+        The smallest of their limits holds for all. All their tensors are measured, in a pass over
+        gradients and diagonals of its own. The average stays on the device where all of them are
+        on one, so that no step waits for it.
         """
-        allowed = growth.growth_of([movement.group for movement in limited])
-        if allowed is None:
+        if not limited:
             return None
+        allowed = min(movement.group["growth_limit"] for movement in limited)
         parameters = [p for movement in limited for p in movement.parameters]
-        elements = max(1, sum(p.numel() for p in parameters))
+        elements = max(1, sum(map(Tensor.numel, parameters)))
         squares = [movement.squares() for movement in limited]
         if self._settled or on_one_device(parameters):
-            return self._factor_on_device(torch.cat(squares), elements, allowed)
+            together = squares[0] if len(squares) == 1 else torch.cat(squares)
+            return self._factor_on_device(together, elements, allowed)
         mine = [number for each in squares for number in each.tolist()]
         size = math.sqrt(sum(over_shards(parameters, mine)[0]) / elements)
         return self._factor(size, allowed)

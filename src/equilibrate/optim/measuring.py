@@ -90,9 +90,9 @@ class Measuring(Folding):
         self._require_itself()
         self._losses += 1
         check_loss(loss)
-        unmeasured = self._unmeasured()
-        fresh = self._fresh(loss, unmeasured)
-        started = len(unmeasured) < len(self._trainable())
+        unmeasured = self._unmeasured(trainable := self._trainable())
+        fresh = self._fresh(loss, unmeasured) if unmeasured else []
+        started = len(unmeasured) < len(trainable)
         if started and not fresh and not any(map(self._scheduled, self.param_groups)):
             self._note_gradients()
             return None
@@ -101,8 +101,8 @@ class Measuring(Folding):
                 "All products of one step must belong to one vector v, and observe has brought "
                 "its own since the last step. Measure a step by probe or by observe, not by both."
             )
-        hessian = LiveLoss(loss, self._trainable())
-        if share and self._ranks() is None and can_share(hessian.leaves, self._trainable()):
+        hessian = LiveLoss(loss, trainable)
+        if share and self._ranks() is None and can_share(hessian.leaves, trainable):
             hessian.share(self._products(fresh))
         self._measure(hessian, fresh)
         self._note_gradients()
@@ -126,7 +126,7 @@ class Measuring(Folding):
             self._agree("calibrate")
             contributions = self._contributions(LiveLoss(loss, parameters), parameters)
             found = Pending()
-            found.add(parameters, [contributions.get(p) for p in parameters])
+            found.add(parameters, contributions)
             folded += self._fold(self._mean_pending(found), parameters)
         self._agree("the end of calibrate")
         if not seen:
@@ -154,7 +154,7 @@ class Measuring(Folding):
             for p, v, product in zip(self._all(), vectors, products, strict=True)
             if v is not None and product is not None
         }
-        self._pending.add(list(given), list(given.values()))
+        self._pending.add(given, given)
         self._pending.vectors = [None if v is None else v.detach() for v in vectors]
         self._pending.versions = [None if v is None else v._version for v in vectors]
         self._note_gradients()
@@ -175,29 +175,30 @@ class Measuring(Folding):
 
     def _measure(self, hessian: Hessian, fresh: list[Tensor]) -> None:
         """Warm up what is fresh, then add one ordinary product for all that is due."""
-        scheduled = set(self._asked_by_schedule())
-        warm = {p: g["warmup_probes"] for g in self.param_groups for p in g["params"]}
-        self._warm_up(hessian, {p: warm[p] for p in fresh if warm[p] > 1})
-        known = set(fresh)
-        alone = {p for p in fresh if warm[p] == 1}
-        asked = [p for p in self._trainable() if p in scheduled or p in alone]
+        due = [g for g in self.param_groups if self._scheduled(g)]  # before a warm-up
+        asked = [p for group in due for p in group["params"] if p.requires_grad]
+        counts = self._warm_up_counts(fresh)
+        self._warm_up(hessian, {p: count for p, count in counts.items() if count > 1})
+        if 1 in counts.values():
+            chosen = {*asked, *(p for p, count in counts.items() if count == 1)}
+            asked = [p for p in self._trainable() if p in chosen]
         if asked:
-            contributions = self._contributions(hessian, asked)
-            self._pending.add(asked, [contributions.get(p) for p in asked])
+            self._pending.add(asked, self._contributions(hessian, asked))
             self._pending.averaged = hessian.averaged
         for parameter in self._unmeasured() if self._ranks() is None else []:
-            if parameter not in self._pending.asked and parameter not in known:
+            if parameter not in self._pending.asked and parameter not in counts:
                 self._allocated(parameter)["absent"] = True
 
     def _products(self, fresh: list[Tensor]) -> int:
         """Return how many products `_measure` will take of one loss."""
-        warm = {p: g["warmup_probes"] for g in self.param_groups for p in g["params"]}
-        first = [warm[p] for p in fresh if warm[p] > 1]
-        alone = any(warm[p] == 1 for p in fresh)
-        return max(first, default=0) + bool(alone or self._asked_by_schedule())
+        counts = self._warm_up_counts(fresh).values()
+        first = max((count for count in counts if count > 1), default=0)
+        return first + bool(1 in counts or any(map(self._scheduled, self.param_groups)))
 
-    def _asked_by_schedule(self) -> list[Tensor]:
-        return [p for g in self.param_groups if self._scheduled(g) for p in g["params"]]
+    def _warm_up_counts(self, fresh: list[Tensor]) -> dict[Tensor, int]:
+        """Return how many vectors each parameter is measured with for the first time."""
+        groups = self._groups() if fresh else {}
+        return {p: groups[p]["warmup_probes"] for p in fresh}
 
     def _warm_up(self, hessian: Hessian, fresh: dict[Tensor, int]) -> None:
         """Fold several vectors of this one loss into the fresh parameters, each at once."""
@@ -212,15 +213,15 @@ class Measuring(Folding):
 
     def _contributions(self, hessian: Hessian, asked: Sequence[Tensor]) -> dict[Tensor, Tensor]:
         """Return what one vector over all parameters contributes to those asked for and present."""
-        trainable = self._trainable()
-        vectors = self._draw()
-        position = {p: i for i, p in enumerate(trainable)}
-        products = hessian(vectors, [position[p] for p in asked])
+        vectors, kind = self._draw(), self._kind
+        position = {p: i for i, p in enumerate(self._trainable())}
+        rows = [position[p] for p in asked]
+        products = hessian(vectors, rows)
         check_layouts(products)
         return {
-            p: self._kind.contribution(vectors[position[p]], product.to(wide(p.dtype)))
-            for p, product in zip(asked, products, strict=True)
-            if hessian.present[position[p]]
+            p: kind.contribution(vectors[i], product.to(wide(p.dtype)))
+            for p, i, product in zip(asked, rows, products, strict=True)
+            if hessian.present[i]
         }
 
     def _draw(self) -> list[Tensor]:

@@ -21,6 +21,7 @@ class Movement:
         group: the group, for its switches.
         kind: which diagonal it is; a rule on the device reads it as it is stored.
         parameters: those that move, perhaps cut into shards.
+        gradients: theirs.
         states: theirs.
         buffers: of momentum, if there is any.
         numbers: learning rate, damping and the like, as the rule wants them.
@@ -30,6 +31,7 @@ class Movement:
     group: Mapping[str, Any]
     kind: ModuleType
     parameters: list[Tensor]
+    gradients: list[Tensor]
     states: list[dict[str, Any]]
     buffers: list[Tensor] | None
     numbers: dict[str, Any]
@@ -38,12 +40,10 @@ class Movement:
     def __post_init__(self) -> None:
         """Take this rank's part of every tensor."""
         self._own = self.parameters
-        # All have one, and asking each of many twice takes a while.
-        self._gradients: list[Tensor] = [p.grad for p in self.parameters]  # type: ignore[misc]
         self._stored: list[Tensor] = [state["diagonal"] for state in self.states]
-        if not all_plain(self.parameters):
-            pairs = zip(self._gradients, self.parameters, strict=True)
-            self._gradients = [local(cut_like(g, p)) for g, p in pairs]
+        if not self.settled and not all_plain(self.parameters):  # no shards have settled
+            pairs = zip(self.gradients, self.parameters, strict=True)
+            self.gradients = [local(cut_like(g, p)) for g, p in pairs]
             self._own, self._stored = list(map(local, self._own)), list(map(local, self._stored))
             self.buffers = None if self.buffers is None else list(map(local, self.buffers))
 
@@ -60,7 +60,7 @@ class Movement:
     def move(self, scale: float | Tensor | None) -> None:
         """Move the parameters by an update multiplied by `scale`; None stands for one."""
         switches = {name: self.group[name] for name in _SWITCHES}
-        columns = self._own, self._gradients, self._diagonals(), self.buffers
+        columns = self._own, self.gradients, self._diagonals(), self.buffers
         self._rule.step(*columns, **self.numbers, **switches, scale=scale)
 
     def squares(self) -> Tensor:
@@ -68,6 +68,6 @@ class Movement:
         numbers = {name: self.numbers[name] for name in ("damping", "fill")}
         limit = self.group["update_limit"]
         found: Tensor = self._rule.squares(
-            self._gradients, self._diagonals(), **numbers, update_limit=limit
+            self.gradients, self._diagonals(), **numbers, update_limit=limit
         )
         return found

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from equilibrate.distributed import Word, local
-from equilibrate.optim.arguments import check_gradients
+from equilibrate.optim.arguments import check_layouts
 from equilibrate.optim.closure import Closure
+from equilibrate.optim.columns import Columns
 from equilibrate.optim.damping import damping_and_fill
 from equilibrate.optim.growth import is_limited
 from equilibrate.optim.limiting import Limiting
@@ -26,6 +27,8 @@ _NO_FINITE_CURVATURE = (
     "number. Check that the loss is finite and twice differentiable at the first batch. With "
     "GradScaler probe the loss itself, not scaler.scale(loss): in float16 the scaled one overflows."
 )
+
+Given = tuple[list[Tensor], list[Tensor]]
 
 
 class CurvatureOptimizer(Limiting):
@@ -64,8 +67,8 @@ class CurvatureOptimizer(Limiting):
         """
         self._refuse_capture()
         loss = None if closure is None else self._evaluate(closure)
-        moving = [p for p in self._all() if p.grad is not None]
-        check_gradients(moving)
+        given = [_given(group["params"]) for group in self.param_groups]
+        moving = any(gradients for _, gradients in given)
         if self._only_allocates(moving):
             return loss
         words = self._agree_on_step()
@@ -77,8 +80,8 @@ class CurvatureOptimizer(Limiting):
         if not self._settled:
             self._settle()
         self._require_curvature(moving, tried)
-        self._unscale(moving)
-        found = [self._movement(place, group) for place, group in enumerate(self.param_groups)]
+        self._unscale(given)
+        found = [self._movement(place, *own) for place, own in enumerate(given)]
         movements = [movement for movement in found if movement is not None]
         scale = self._growth_factor([m for m in movements if is_limited(m.group)])
         for movement in movements:
@@ -106,17 +109,15 @@ class CurvatureOptimizer(Limiting):
         self._complete_warm_up(words)
         return True
 
-    def _unscale(self, moving: list[Tensor]) -> None:
+    def _unscale(self, given: list[Given]) -> None:
         """Undo GradScaler's factor, unless the user has called `unscale_`."""
         factor = getattr(self, "grad_scale", None)
         if factor is None:
             return
-        for parameter in moving:
-            assert parameter.grad is not None
-            gradient = local(parameter.grad)
+        for gradient in [local(gradient) for _, gradients in given for gradient in gradients]:
             gradient.div_(factor.to(gradient.device))
 
-    def _only_allocates(self, moving: list[Tensor]) -> bool:
+    def _only_allocates(self, moving: bool) -> bool:
         """Allocate state for torch.distributed.checkpoint, which asks by a step that moves nothing.
 
         It calls `step` with learning rate zero and gradients of zero on an optimizer without state.
@@ -125,16 +126,16 @@ class CurvatureOptimizer(Limiting):
             return False
         if any(float(group["lr"]) for group in self.param_groups):
             return False
-        if any(map(any_gradient, moving)):
+        if any(map(any_gradient, self._all())):
             return False
         for group in self.param_groups:
             for parameter in group["params"]:
                 self.state[parameter] = allocate(parameter, group["momentum"])
         return True
 
-    def _require_curvature(self, moving: list[Tensor], tried: bool) -> None:
+    def _require_curvature(self, moving: bool, tried: bool) -> None:
         """Raise before the first probe; warn once of a probe forgotten later."""
-        if moving and not any(map(self._measured, self._all())):
+        if moving and not any(self._measured(p) for g in self.param_groups for p in g["params"]):
             dropped = self.param_groups[0]["dropped_probes"]
             raise RuntimeError(_NO_FINITE_CURVATURE if dropped else _NO_CURVATURE)
         if moving and not tried and any(map(self._scheduled, self.param_groups)):
@@ -144,12 +145,12 @@ class CurvatureOptimizer(Limiting):
                 "due."
             )
 
-    def _movable(self, place: int, group: Group) -> list[Tensor]:
+    def _movable(self, place: int, with_gradient: list[Tensor]) -> list[Tensor]:
         """Return the parameters with a gradient and a diagonal; the others wait for their probe."""
-        with_gradient = [p for p in group["params"] if p.grad is not None]
+        group, columns = self.param_groups[place], self._columns.get(place)
         whole = len(with_gradient) == len(group["params"])
-        if whole and place in self._columns and self._columns[place].are(with_gradient):
-            return with_gradient  # known at once: only what was measured has columns
+        if whole and columns is not None and columns.are(with_gradient):
+            return columns.parameters  # known at once: only what was measured has columns
         if self._ranks() is not None:
             self._note_absent(group)
             return [p for p in with_gradient if self._measured(p)]
@@ -172,21 +173,29 @@ class CurvatureOptimizer(Limiting):
             if parameter.requires_grad and not self._measured(parameter):
                 self._allocated(parameter)["absent"] = not any_gradient(parameter)
 
-    def _movement(self, place: int, group: Group) -> Movement | None:
+    def _movement(
+        self, place: int, with_gradient: list[Tensor], gradients: list[Tensor]
+    ) -> Movement | None:
         """Return what the update rule takes of one group; None where nothing moves."""
-        parameters = self._movable(place, group)
+        group, parameters = self.param_groups[place], self._movable(place, with_gradient)
         if not parameters:
             return None
+        if len(parameters) < len(with_gradient):
+            _, gradients = _given(parameters)
         held = self._held(place, parameters) if self._settled else None
         states = [self.state[p] for p in parameters] if held is None else held.states
         buffers = self._buffers(group, parameters, states)
         if held is None:
             torch._foreach_add_([state["step"] for state in states], 1)
-            plain = self._plain_numbers(place, parameters)
-            return Movement(group, self._kind, parameters, states, buffers, plain)
-        held.count_step()
-        numbers = self._numbers(place, held)
-        return Movement(group, self._kind, parameters, states, buffers, numbers, settled=True)
+            numbers = self._plain_numbers(place, parameters)
+        else:
+            numbers = self._numbers(place, held)
+            if group["fused"] and isinstance(held, Columns):
+                numbers["steps"] = held["step"]  # counted by the rule, in the same launch
+            else:
+                held.count_step()
+        settled = held is not None
+        return Movement(group, self._kind, parameters, gradients, states, buffers, numbers, settled)
 
     def _plain_numbers(self, place: int, parameters: list[Tensor]) -> dict[str, Any]:
         """Return what an update rule takes besides the big tensors, as plain numbers."""
@@ -223,3 +232,13 @@ class CurvatureOptimizer(Limiting):
                 'Is the loss linear? damping_kind="absolute" takes plain gradient steps there.'
             )
         return damping, fill
+
+
+def _given(parameters: list[Tensor]) -> Given:
+    """Return those of some parameters that have a gradient, and the gradients; none is sparse."""
+    every = [p.grad for p in parameters]
+    gradients = [gradient for gradient in every if gradient is not None]
+    check_layouts(gradients)
+    if len(gradients) < len(parameters):
+        parameters = [p for p, g in zip(parameters, every, strict=True) if g is not None]
+    return parameters, gradients

@@ -3,7 +3,7 @@
 It is to the diagonal what `.grad` is to the parameter, and like `.grad` it is not saved.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 
 from torch import Tensor
 
@@ -25,12 +25,10 @@ class Pending:
         """Tell whether anything waits to be folded."""
         return bool(self.asked)
 
-    def add(self, parameters: Iterable[Tensor], contributions: Sequence[Tensor | None]) -> None:
-        """Add one loss's contributions; None where the loss does not depend on the parameter."""
-        for parameter, contribution in zip(parameters, contributions, strict=True):
-            self.asked[parameter] = None
-            if contribution is None:
-                continue
+    def add(self, asked: Iterable[Tensor], contributions: Mapping[Tensor, Tensor]) -> None:
+        """Add one loss's contributions; it does not depend on what was asked for and is missing."""
+        self.asked |= dict.fromkeys(asked)
+        for parameter, contribution in contributions.items():
             contribution = contribution.to(wide(contribution.dtype))
             before = self.sums.get(parameter)
             self.sums[parameter] = contribution if before is None else before + contribution

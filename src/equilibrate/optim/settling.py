@@ -19,6 +19,7 @@ from equilibrate.optim import at_once, device_numbers, growth
 from equilibrate.optim.agreeing import Agreeing
 from equilibrate.optim.columns import OF_PARAMETER, Columns, Held, Picked
 from equilibrate.optim.device_numbers import OF_GROUP, Damped, to_device, to_host
+from equilibrate.optim.state import measured
 from equilibrate.optim.warn import warn_user
 
 _DROPPED = (
@@ -54,13 +55,12 @@ class Settling(Agreeing):
         return kept
 
     def _measured(self, parameter: Tensor) -> bool:
-        """Tell whether a parameter was ever measured; asked in every step, so without waiting."""
-        probes = self.state.get(parameter, {}).get("probes", 0)
-        return isinstance(probes, Tensor) or probes > 0
+        """Tell whether a parameter was ever measured."""
+        return measured(self.state.get(parameter, {}))
 
     def _refuse_capture(self) -> None:
         """Raise in a capture that was not announced: a graph would repeat what the host decided."""
-        if not capturing(self._all()[0].device):
+        if not capturing(next(p.device for g in self.param_groups for p in g["params"])):
             return
         if not any(group["capturable"] for group in self.param_groups):
             raise RuntimeError(_NOT_CAPTURABLE)
@@ -79,8 +79,8 @@ class Settling(Agreeing):
             raise RuntimeError(_ONE_DEVICE.format("these parameters are sharded"))
         if len({p.device for p in parameters}) > 1:
             raise RuntimeError(_ONE_DEVICE.format("these parameters lie on several devices"))
-        measured = {i: self._measured_of(group) for i, group in enumerate(self.param_groups)}
-        self._columns = {i: Columns(own, self.state) for i, own in measured.items() if own}
+        known = {i: self._measured_of(group) for i, group in enumerate(self.param_groups)}
+        self._columns = {i: Columns(own, self.state) for i, own in known.items() if own}
         for group in self.param_groups:
             to_device(group, OF_GROUP, parameters[0].device)
         self._damped, self._settled = {}, True
@@ -92,11 +92,11 @@ class Settling(Agreeing):
         Who moves one puts copies into a state, or a new dict in its place. `names` are the numbers
         that are looked at: a step counts steps alone, a fold renews all.
         """
-        groups = self.param_groups
-        if len(groups) != len(self._members):
+        if len(self.param_groups) != len(self._members):
             return False
-        if not all(same(g["params"], own) for g, own in zip(groups, self._members, strict=True)):
-            return False
+        for group, members in zip(self.param_groups, self._members, strict=True):
+            if not same(group["params"], members):
+                return False
         return all(columns.are_held(self.state, names) for columns in self._columns.values())
 
     def _measured_of(self, group: dict[str, Any]) -> list[Tensor]:

@@ -55,6 +55,12 @@ def allocate(parameter: Tensor, momentum: float) -> State:
     return state
 
 
+def measured(state: Mapping[str, Any]) -> bool:
+    """Tell whether a parameter was ever measured; asked in every step, so without waiting."""
+    probes = state.get("probes", 0)
+    return isinstance(probes, Tensor) or probes > 0
+
+
 def zeros_like(parameter: Tensor) -> Tensor:
     """Return zeros of the parameter's shape and layout in the dtype curvature is kept in."""
     return torch.zeros_like(

@@ -7,7 +7,7 @@ well as contiguous); any other tensor takes the way of `on_device`.
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import torch
@@ -37,14 +37,20 @@ def step(
     *,
     damping: Tensor,
     fill: Tensor,
+    steps: Tensor | None = None,
     **settings: Any,
 ) -> None:
-    """Move every parameter in place, as `on_device.step` does; all on one device."""
+    """Move every parameter in place, as `on_device.step` does; all on one device.
+
+    `steps`, where they are given, count one more for each parameter: in the same launch, if it is
+    one.
+    """
     if _at_once(parameters, gradients, diagonals, buffers):
-        triton_kernels().step(
-            parameters, gradients, diagonals, buffers, damping=damping, fill=fill, **settings
-        )
+        columns = parameters, gradients, diagonals, buffers
+        triton_kernels().step(*columns, damping=damping, fill=fill, steps=steps, **settings)
         return
+    if steps is not None:
+        steps.add_(1)
     for way, places in _sorted(parameters, gradients, diagonals, buffers):
         taken = [_take(column, places) for column in (parameters, gradients, diagonals)]
         _rule(way, "step")(
@@ -166,6 +172,7 @@ def _dense(tensor: Tensor) -> bool:
     return True
 
 
+@cache
 def triton_kernels() -> Any:
     """Return the kernels, or say what is missing."""
     try:
