@@ -24,7 +24,8 @@ def draw_against(found: list[dict[str, Any]], path: Path) -> None:
     """Draw one bar for each method and model: the median ratio to SGD, with quartiles."""
     found = latest([r for r in found if "times" in r], "model", "kind", "method")
     models = list(dict.fromkeys(r["model"] for r in found))
-    figure, axes = pyplot.subplots(1, len(models), figsize=(4.2 * len(models), 6), squeeze=False)
+    width = 2.6 + 2.6 * len(models)  # the names of the methods stand once, on the left
+    figure, axes = pyplot.subplots(1, len(models), figsize=(width, 6), squeeze=False, sharey=True)
     for axis, model in zip(axes[0], models, strict=True):
         rows = [r for r in found if r["model"] == model][::-1]
         spans = [ratio(r["times"], r["base"]) for r in rows]
@@ -59,6 +60,7 @@ def draw_scaling(found: list[dict[str, Any]], path: Path) -> None:
     by_size.plot(sizes, [measured for measured, _ in both], "o", label="measured")
     by_size.plot(sizes, [expected for _, expected in both], label="1 + c / 20")
     by_size.set(xscale="log", xlabel="parameters", ylabel="iteration over SGD's")
+    by_size.set_ylim(bottom=1)
     for i, r in enumerate(found):
         both = [overhead(r, n) for n in FREQUENCIES]
         size = f"{r['parameters'] / 1e6:.0f} M"
