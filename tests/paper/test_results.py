@@ -17,7 +17,7 @@ from equilibrate.paper.records import Store
 from equilibrate.study.progress import Progress
 
 RESULTS = Path(__file__).parents[2] / "results"
-PUBLISHED = ("figure1", "figure2", "figure3", "figure4", "robustness", "momentum")
+PUBLISHED = ("figure1", "figure2", "figure3", "figure4", "robustness", "momentum", "falling")
 NUMBER = re.compile(r"-?\d+\.?\d*(?:e-?\d+)?")
 
 
@@ -85,18 +85,27 @@ def _rows_under(page, title):
 
 
 @pytest.mark.parametrize(("task", "title"), [("mnist", "MNIST:"), ("curves-like", "CURVES-like:")])
-def test_the_page_on_momentum_tells_what_the_study_gave(task, title):
-    chosen = momentum.Settings()
+@pytest.mark.parametrize(
+    ("study", "section"),
+    [("momentum", "### What it gave"), ("falling", "### With a learning rate that falls")],
+)
+def test_the_page_on_momentum_tells_what_the_studies_gave(study, section, task, title):
+    chosen = momentum.settings(quick=False, study=study)
     only = replace(chosen, tasks=tuple(t for t in chosen.tasks if t.problem == task))
     store = Store(RESULTS / "records", frozen=True)
     records = momentum.compute(only, store, Progress("", 1.0, stream=None))
     (table,) = momentum.describe(only, records).tables
     searched = [arm.best["final_error"] for arm in momentum_arms(records, task).values()]
     expected = [
-        [label, early, f"{at_rung:.3g}", before, end.split()[0]]
+        [label, early, f"{at_rung:.3g}", *([] if before == "-" else [before]), end.split()[0]]
         for (label, _, _, early, before, end, *_), at_rung in zip(table.rows, searched, strict=True)
     ]
     page = (RESULTS.parent / "docs" / "momentum.md").read_text()
-    page = page[page.index("### What it gave") :].splitlines()
+    rows = _rows_under(page[page.index(section) :].splitlines(), title)
     assert len(expected) == 5
-    assert [row[:5] for row in _rows_under(page, title)] == expected
+    assert [row[: len(expected[0])] for row in rows] == expected
+
+
+def test_the_picture_on_the_page_is_the_one_published():
+    page = RESULTS.parent / "docs" / "falling.png"
+    assert page.read_bytes() == (RESULTS / "falling.png").read_bytes()
