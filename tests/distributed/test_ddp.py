@@ -106,6 +106,7 @@ WAYS = [
     Way("groups", groups=True),
     Way("absolute damping", options={"damping_kind": "absolute", "damping": 1e-3}),
     Way("momentum", options={"momentum": 0.5, "nesterov": True, "lr": 0.005, "growth_limit": 1.01}),
+    Way("mean floor", options={"momentum": 0.5, "lr": 0.005, "mean_floor": True}),
     Way("jacobi", optimizer=JacobiSGD, options={"lr": 1e-3, "warmup_probes": 20}),
     Way("closure", closure=True),
     Way("closure, bucket views", closure=True, ddp={"gradient_as_bucket_view": True}),

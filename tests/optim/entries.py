@@ -58,6 +58,7 @@ INPUTS = [
     OptimizerInput("limit", OFTEN | {"momentum": 0.9, "update_limit": 0.1}),
     OptimizerInput("growth", OFTEN | {"momentum": 0.9, "growth_limit": 1.01}),
     OptimizerInput("no growth limit", OFTEN | {"momentum": 0.9, "growth_limit": None}),
+    OptimizerInput("mean floor", OFTEN | {"momentum": 0.9, "mean_floor": True}),
     OptimizerInput("weight_decay", OFTEN | {"weight_decay": 0.5}),
     OptimizerInput("maximize", OFTEN | {"weight_decay": 0.1, "maximize": True}),
     OptimizerInput("decay", OFTEN | {"decay": 0.5}),

@@ -70,6 +70,7 @@ OUT_OF_RANGE = {
     "nesterov": [True, 1, None],  # True, because momentum is zero
     "update_limit": [0.0, -0.1, NAN, INFINITY, "none", True],
     "growth_limit": [1.0, 0.0, -2.0, NAN, INFINITY, "none", True],
+    "mean_floor": [1, None, "yes"],
     "weight_decay": [-0.1, NAN, INFINITY, None],
     "maximize": [1, None, "yes"],
     "foreach": ["yes", 2],

@@ -56,6 +56,8 @@ VARIANTS = {
         {**CLIMB, "nesterov": True, "growth_limit": 1.01, "update_limit": limit}
         for limit in (0.3, None)
     ],
+    "mean floor": [{**CALM, "mean_floor": True, "decay": 0.5, "lr": lr} for lr in (0.03, 0.1)],
+    "mean floor, growth": [{**CLIMB, "mean_floor": True, "growth_limit": g} for g in (1.01, None)],
     "momentum on a schedule": [{**CALM, "momentum": 0.8, "momentum_schedule": "sutskever"}] * 2,
     "a schedule": [{**CALM, "lr_schedule": "cosine"}, {**CALM, "lr_schedule": "ramp:9"}],
     "absolute damping": [{**CALM, "damping_kind": "absolute"}] * 2,
@@ -94,6 +96,13 @@ def test_so_it_is_with_every_setting_of_a_curvature_method(method, variant):
     if method == "jacobi-shipped":
         settings = [{**each, "lr": each["lr"] / 10, "warmup_probes": 5} for each in settings]
     hold_equal(dense(), trials(method, settings), updates=30)
+
+
+def test_a_descent_meets_the_floor_under_its_mean():
+    stack = stack_of(dense(), trials("esgd", VARIANTS["mean floor"]))
+    stack.advance(30)
+    (block,) = stack.blocks
+    assert bool((block.optimizer.brake < 0.99).all())
 
 
 def test_a_climb_meets_the_limit_of_its_growth():

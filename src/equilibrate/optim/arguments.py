@@ -64,6 +64,7 @@ _CHECKS: dict[str, Check] = {
         lambda v: v is None or (_non_negative(v) and v > 1),
         "None (no limit) or a finite number > 1",
     ),
+    "mean_floor": (lambda v: isinstance(v, bool), "True or False"),
     "weight_decay": (_non_negative, "a finite number >= 0"),
     "maximize": (lambda v: isinstance(v, bool), "True or False"),
     "foreach": (_choice, "None, True or False"),

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from equilibrate.kernels.capture import capturing, number, numbers
 from equilibrate.kernels.lists import alike, same
-from equilibrate.optim import growth
+from equilibrate.optim import growth, mean_floor
 from equilibrate.optim.columns import FIRST_IN_CAPTURE, Held
 from equilibrate.optim.damping import noise_level
 from equilibrate.rules.fused import in_one_order
@@ -25,7 +25,7 @@ Group = dict[str, Any]
 OF_GROUP = {
     "probe_index": torch.int64,
     "dropped_probes": torch.int64,
-    "mean_scale": torch.float64,
+    **mean_floor.OF_GROUP,
     **growth.OF_GROUP,
 }
 

@@ -61,6 +61,11 @@ class ESGD(RowColumn):
             first). D is measured once in 20 steps: where the loss rises in between, gradients
             outgrow it, and momentum adds such steps up. It has no unit. Costs a pass over g and D.
             Groups without momentum are left alone; the smallest limit of the others holds for all.
+        mean_floor: True for a floor under the mean of D over all parameters, at what it was when
+            they first moved: where it is smaller, the update is multiplied by how much, so that
+            steps do not grow as curvature falls. Then a large learning rate keeps a network
+            where it is flat, as SGD's does, instead of dividing the flatness away
+            (docs/momentum.md). It has no unit, and costs nothing. JacobiSGD has it too.
         weight_decay: decoupled, not preconditioned: theta shrinks by lr * weight_decay.
         maximize: climb instead of descending.
         foreach: False for the reference update, one tensor at a time; else many at once.
@@ -120,6 +125,7 @@ class ESGD(RowColumn):
         nesterov: bool = False,
         update_limit: float | None = None,
         growth_limit: float | None = 2.0,
+        mean_floor: bool = False,
         weight_decay: float = 0.0,
         maximize: bool = False,
         foreach: bool | None = None,
@@ -144,6 +150,7 @@ class ESGD(RowColumn):
                 "nesterov": nesterov,
                 "update_limit": update_limit,
                 "growth_limit": growth_limit,
+                "mean_floor": mean_floor,
                 "weight_decay": weight_decay,
                 "maximize": maximize,
                 "foreach": foreach,

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from equilibrate.distributed import Word
 from equilibrate.kernels.lists import same
+from equilibrate.optim import mean_floor
 from equilibrate.optim.columns import OF_PARAMETER
 from equilibrate.optim.damping import mean_scale
 from equilibrate.optim.pending import Pending
@@ -80,7 +81,7 @@ class Folding(Settling):
         groups = self._groups()
         decays = {p: groups[p]["decay"] for p in contributions}
         fold(self._kind, contributions, self.state, decays)
-        self._renew_mean()
+        self._renew_mean(joining=not all(self.state[p]["step"] for p in contributions))
         return True
 
     def _allocated(self, parameter: Tensor) -> State:
@@ -127,17 +128,24 @@ class Folding(Settling):
                 self.state[parameter]["diagonal"].mul_(losses)
                 self.state[parameter]["scale"] *= losses
         if warmed and losses > 1:
-            self._renew_mean()
+            self._renew_mean(joining=True)
 
-    def _renew_mean(self) -> None:
-        """Note the mean diagonal over all that was seen, which damping falls back on."""
-        if self._settled:
-            self._renew_on_device()
-            return
+    def _renew_mean(self, *, joining: bool) -> None:
+        """Note the mean diagonal over all that was seen, which damping falls back on.
+
+        `joining` tells whether some of it belongs to parameters that have not moved yet.
+        """
+        settled = self._settled
+        if settled:
+            self._unsettle()
+        before, first = (self.param_groups[0][name] for name in ("mean_scale", "first_scale"))
         mean = mean_scale({p: self.state[p] for p in self._all() if p in self.state})
         for group in self.param_groups:
             group["mean_scale"] = mean
+            group["first_scale"] = mean_floor.joined(first, before, mean) if joining else first
         self._damping_of = {}
+        if settled:
+            self._settle()
 
     def _note_gradients(self) -> None:
         """Remember the gradients as they are, while it matters whether a backward follows."""

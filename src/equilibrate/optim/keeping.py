@@ -19,7 +19,14 @@ from equilibrate.optim.state import restore
 from equilibrate.optim.warn import warn_user
 
 # What an optimizer did before there were these.
-_BEFORE = {"update_limit": None, "growth_limit": None, "update_mean": 0.0, "update_count": 0}
+_BEFORE = {
+    "update_limit": None,
+    "growth_limit": None,
+    "update_mean": 0.0,
+    "update_count": 0,
+    "mean_floor": False,
+    "first_scale": 0.0,
+}
 
 
 class Keeping(Optimizer):
@@ -72,6 +79,8 @@ class Keeping(Optimizer):
         self.__dict__.setdefault("_process_group", None)
         self.defaults = _BEFORE | self.defaults  # of a whole optimizer pickled by an older version
         for group in self.param_groups:  # saved before a hyper-parameter was introduced
+            if "first_scale" not in group and "mean_scale" in group:
+                group["first_scale"] = deepcopy(group["mean_scale"])  # from here on
             for name in self.defaults.keys() - {"differentiable"}:  # torch's, for defaults alone
                 group.setdefault(name, self.defaults[name])
         for kept in [self.state[p] for p in self._all() if p in self.state]:
@@ -89,7 +98,7 @@ class Keeping(Optimizer):
         except ValueError:
             self.param_groups.pop()
             raise
-        for name in ("probe_index", "mean_scale"):
+        for name in ("probe_index", "mean_scale", "first_scale"):
             self.param_groups[-1][name] = deepcopy(self.param_groups[0][name])
         self._settled, self._damping_of = False, {}
         for group in self.param_groups:

@@ -26,6 +26,7 @@ class Movement:
         buffers: of momentum, if there is any.
         numbers: learning rate, damping and the like, as the rule wants them.
         settled: whether they are on the device.
+        brake: what multiplies the update where D has fallen (`mean_floor`); None stands for one.
     """
 
     group: Mapping[str, Any]
@@ -36,6 +37,7 @@ class Movement:
     buffers: list[Tensor] | None
     numbers: dict[str, Any]
     settled: bool = False
+    brake: float | Tensor | None = None
 
     def __post_init__(self) -> None:
         """Take this rank's part of every tensor."""
@@ -60,14 +62,16 @@ class Movement:
     def move(self, scale: float | Tensor | None) -> None:
         """Move the parameters by an update multiplied by `scale`; None stands for one."""
         switches = {name: self.group[name] for name in _SWITCHES}
+        if self.brake is not None:
+            scale = self.brake if scale is None else scale * self.brake
         columns = self._own, self.gradients, self._diagonals(), self.buffers
         self._rule.step(*columns, **self.numbers, **switches, scale=scale)
 
     def squares(self) -> Tensor:
-        """Return the sum of u^2 over this rank's part of every tensor."""
+        """Return the sum of u^2 over this rank's part of every tensor, as the brake leaves it."""
         numbers = {name: self.numbers[name] for name in ("damping", "fill")}
         limit = self.group["update_limit"]
         found: Tensor = self._rule.squares(
             self.gradients, self._diagonals(), **numbers, update_limit=limit
         )
-        return found
+        return found if self.brake is None else found * self.brake**2

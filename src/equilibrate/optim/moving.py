@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from equilibrate.distributed import Word, local
+from equilibrate.optim import mean_floor
 from equilibrate.optim.arguments import check_layouts
 from equilibrate.optim.closure import Closure
 from equilibrate.optim.columns import Columns
@@ -48,6 +49,7 @@ class CurvatureOptimizer(Limiting):
             "dropped_probes": 0,  # products that were not finite
             "difference_step": None,  # chosen at the first probe by closure
             "mean_scale": 0.0,  # mean diagonal over all that was seen
+            "first_scale": 0.0,  # the same when its parameters first moved
             "update_mean": 0.0,  # running average of the size of an update, with momentum
             "update_count": 0,  # over so many steps
             "kind": self._kind.__name__.rpartition(".")[2],
@@ -194,8 +196,17 @@ class CurvatureOptimizer(Limiting):
                 numbers["steps"] = held["step"]  # counted by the rule, in the same launch
             else:
                 held.count_step()
-        settled = held is not None
-        return Movement(group, self._kind, parameters, gradients, states, buffers, numbers, settled)
+        return Movement(
+            group,
+            self._kind,
+            parameters,
+            gradients,
+            states,
+            buffers,
+            numbers,
+            settled=held is not None,
+            brake=mean_floor.brake(group),
+        )
 
     def _plain_numbers(self, place: int, parameters: list[Tensor]) -> dict[str, Any]:
         """Return what an update rule takes besides the big tensors, as plain numbers."""

@@ -75,7 +75,8 @@ def stepping(kind: ModuleType) -> Callable[..., None]:
 def limiting(kind: ModuleType) -> Callable[..., Tensor]:
     """Return what measures the update of every trial and limits its growth (`optim.growth`).
 
-    It renews the averages and counts in place and returns the factor on each trial's update.
+    It renews the averages and counts in place and returns the factor on each trial's update, with
+    that of `optim.mean_floor` where a `brake` is given.
     """
 
     def limit(
@@ -88,6 +89,7 @@ def limiting(kind: ModuleType) -> Callable[..., Tensor]:
         elements: int,
         averages: tuple[Tensor, Tensor],
         allowed: Tensor,
+        brake: Tensor | None,
     ) -> Tensor:
         totals = []
         for i, (gradient, diagonal) in enumerate(zip(gradients, diagonals, strict=True)):
@@ -96,7 +98,8 @@ def limiting(kind: ModuleType) -> Callable[..., Tensor]:
             square = update.double().square().view(len(update), -1, rows[i])
             totals.append(square.sum(-1).sum(-1))  # row by row first, as in a fold
         size = (torch.stack(totals, 1).sum(1) / elements).sqrt()
+        size = size if brake is None else size * brake
         factor = growth.limit_(size, *averages, allowed)
-        return factor.to(damping.dtype)
+        return (factor if brake is None else factor * brake).to(damping.dtype)
 
     return limit

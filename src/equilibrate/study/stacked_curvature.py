@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 
 from equilibrate.curvature import draw_elements
 from equilibrate.diagonals import equilibration, jacobi
-from equilibrate.optim import ESGD, JacobiSGD, growth
+from equilibrate.optim import ESGD, JacobiSGD, growth, mean_floor
 from equilibrate.optim.damping import ROUNDINGS
 from equilibrate.study.fused import fused
 from equilibrate.study.passes import Hessian
@@ -58,6 +58,8 @@ class StackedCurvature(StackedOptimizer):
         self._limited = any(s["update_limit"] is not None for s in self.settings)
         self.update_mean = torch.zeros_like(lr)  # of the size of an update, as in `optim.growth`
         self.update_count = torch.zeros_like(self.seeds)
+        self.first_scale = torch.zeros_like(lr)  # of the mean diagonal, as in `optim.mean_floor`
+        self.brake = torch.ones_like(lr)
         self._grows = any(s["momentum"] and s["growth_limit"] is not None for s in self.settings)
         self._fold_all = fused(folding(self.kind), self.device)
         signs = self.switches["distribution"] == "rademacher" and self.device.type == "cuda"
@@ -76,6 +78,7 @@ class StackedCurvature(StackedOptimizer):
         for done in range(int(warmup.max())):
             vectors = self.draw()
             self._fold(vectors, *hessian(vectors), warmup > done, steps=0)
+        self.first_scale.copy_(self._mean_scale())
         for parameter in self.parameters:  # no finite curvature at the start: the trial has failed
             parameter[self.weight == 0] = torch.nan
 
@@ -113,6 +116,7 @@ class StackedCurvature(StackedOptimizer):
         )
         self.seen.copy_(seen)
         self.scale.copy_(total.double() / self.seen.clamp(min=1))
+        self.brake.copy_(mean_floor.brake_on_device(self._mean_scale(), self.first_scale))
         self._renew_damping()
 
     @torch.no_grad()
@@ -129,14 +133,17 @@ class StackedCurvature(StackedOptimizer):
         ]  # fmt: skip
         return [v.to(self.dtype).view(p.shape) for v, p in zip(flat, self.parameters, strict=True)]
 
+    def _mean_scale(self) -> Tensor:
+        """Return the mean diagonal of every trial over all elements whose curvature was seen."""
+        return (self.scale * self.seen).sum(1) / self.seen.sum(1).clamp(min=1)
+
     def _renew_damping(self) -> None:
         """Renew damping and fill of every tensor, as `optim.damping` does."""
         share = self.numbers["damping"][:, None]
         if self.switches["damping_kind"] == "absolute":
             self.damping.copy_(share.expand_as(self.damping))
             return
-        own = self.scale
-        mean = (own * self.seen).sum(1, keepdim=True) / self.seen.sum(1, keepdim=True).clamp(min=1)
+        own, mean = self.scale, self._mean_scale()[:, None]
         above = own > ROUNDINGS * torch.finfo(self.damping.dtype).eps * mean
         self.damping.copy_(torch.where(above, share * own, share * mean + mean))
         self.fill.copy_(torch.where(above & (self.seen < self._sizes), own, 0.0))
@@ -163,14 +170,17 @@ class StackedCurvature(StackedOptimizer):
                 "update_limit": limit,
                 "nesterov": self.switches["nesterov"],
                 "maximize": self.switches["maximize"],
-                "scale": self._growth_factor(filled, diagonals, limit) if self._grows else None,
+                "scale": self._scale_of_update(filled, diagonals, limit),
             },
         )
 
-    def _growth_factor(
+    def _scale_of_update(
         self, gradients: list[Tensor], diagonals: list[Tensor], limit: Tensor | None
-    ) -> Tensor:
-        """Return what multiplies the update of every trial, as `optim.limiting` does."""
+    ) -> Tensor | None:
+        """Return what multiplies the update of every trial, as in `optim.limiting`."""
+        brake = self.brake if self.switches["mean_floor"] else None
+        if not self._grows:
+            return None if brake is None else wide(brake.to(self.dtype))
         factor: Tensor = self._limit_all(
             gradients,
             diagonals,
@@ -181,10 +191,12 @@ class StackedCurvature(StackedOptimizer):
             sum(p[0].numel() for p in self.parameters),
             (self.update_mean, self.update_count),
             self.numbers["growth_limit"],
+            brake,
         )
         return wide(factor)
 
     def tensors(self) -> dict[str, Any]:
         """Return everything kept, by name; the first dimension of all of it counts trials."""
-        own = ("drawn", "weight", "scale", "seen", "damping", "fill", *growth.OF_GROUP)
+        counted = ("drawn", "weight", "scale", "seen", "damping", "fill", "first_scale", "brake")
+        own = (*counted, *growth.OF_GROUP)
         return {**super().tensors(), **{name: getattr(self, name) for name in own}}

@@ -69,7 +69,7 @@ _CURVATURE = Rule(
         "update_limit",
         "growth_limit",
     ),
-    switches=("damping_kind", "probe_every", "distribution", "nesterov", "maximize"),
+    switches=("damping_kind", "probe_every", "distribution", "nesterov", "maximize", "mean_floor"),
 )
 _ADAM_NUMBERS = ("lr", "beta1", "beta2", "eps", "weight_decay")
 _ADAM_SLOTS = ("exp_avg", "exp_avg_sq")
