@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from equilibrate.paper import momentum, momentum_claims
-from equilibrate.paper.falling_arms import FALLING_ARMS
+from equilibrate.paper.falling_arms import FALLING_ARMS, FALLING_ROUNDS
 from equilibrate.paper.figures import FIGURES
 from equilibrate.paper.momentum_arms import MOMENTUM_ARMS, QUICK_SETTINGS, grid
 from equilibrate.paper.records import Store
@@ -26,14 +26,24 @@ def computed(tmp_path_factory):
     return folder, momentum.compute(SMALL, Store(folder), progress, PROBLEMS), progress
 
 
-def test_every_arm_has_as_many_trials_in_as_wide_a_decade():
-    for name, arm in FALLING_ARMS.items():
+@pytest.mark.parametrize("arms", FALLING_ROUNDS, ids=["first", "second"])
+def test_every_arm_has_as_many_trials_in_as_wide_a_decade(arms):
+    assert list(arms) == list(MOMENTUM_ARMS)
+    for name, arm in arms.items():
         own = grid(arm, 3)
         assert len(own) == 9
         assert arm.space["lr"].decades == pytest.approx(1)
         assert {settings["lr_schedule"] for settings in own} == {"cosine"}
         assert arm.label == MOMENTUM_ARMS[name].label
         assert all(why_not_stacked(arm.optimizer, settings) is None for settings in own)
+
+
+def test_the_second_round_tries_nothing_that_the_first_has_tried():
+    first, second = ([grid(arm, 3) for arm in arms.values()] for arms in FALLING_ROUNDS)
+    for before, after in zip(first, second, strict=True):
+        assert not [own for own in after if own in before]
+    floored = {name for name, arm in FALLING_ROUNDS[1].items() if arm.fixed.get("mean_floor")}
+    assert floored == {"jacobi", "esgd"}
 
 
 def test_it_trains_in_folders_of_its_own_and_says_what_it_did(computed):
@@ -98,4 +108,4 @@ def test_the_falling_study_is_judged_with_the_other_and_without_it():
     assert figure.joint(quick, _with(AS_SAID), {}) == []
     (alone,) = figure.joint(full, _with(AS_SAID), {})
     assert alone.verdict == "holds"
-    assert full.rounds == 1
+    assert full.rounds == len(FALLING_ROUNDS)

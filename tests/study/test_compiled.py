@@ -23,7 +23,14 @@ SETTINGS = {
     "adam": [{"lr": 1e-3}, {"lr": 2e-3, "betas": (0.5, 0.9)}, {"lr": 3e-3}],
     "esgd": [{"lr": 0.01}, {"lr": 0.02, "decay": None, "warmup_probes": 3}, {"lr": 0.02}],
     "jacobi": [
-        {"lr": 1e-3, "damping": d, "warmup_probes": 9, "momentum": 0.5, "growth_limit": 1.01}
+        {
+            "lr": 1e-3,
+            "damping": d,
+            "warmup_probes": 9,
+            "momentum": 0.5,
+            "growth_limit": 1.01,
+            "mean_floor": True,
+        }
         for d in (1.0, 2.0, 3.0)
     ],
 }

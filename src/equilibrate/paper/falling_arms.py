@@ -4,6 +4,11 @@ At a constant learning rate all methods end in noise, and how much of it the las
 away decides who is ahead (`momentum_arms`). Here the rate falls along half a cosine, for every
 method alike. The decades lie around the best rates of both sets at a constant rate. All momenta
 rise by Sutskever's schedule, but Adam's beta1; 0.9 is reached after 1,000 updates.
+
+The second round was added when the first was known. There ESGD led early and was overtaken by NAG.
+So ESGD and Jacobi have a floor under the mean of D (`optim.mean_floor`), which lets them take
+larger learning rates; the others have as many trials, where the first round points: NAG between
+the rates it had, RMSProp below its lowest, Adam above its highest, each with other momenta.
 """
 
 from dataclasses import replace
@@ -38,3 +43,25 @@ def _falling(method: Method) -> Method:
 
 FALLING_ARMS: dict[str, Method] = {name: _falling(m) for name, m in MOMENTUM_ARMS.items()}
 """The arms, by name: as many trials each, and as wide a search, as in a round at constant rates."""
+
+_AGAIN: dict[str, dict[str, Any]] = {
+    "nag": {"lr": LogUniform(0.0075, 0.075), "momentum": Choice(0.98, 0.99, 0.999)},
+    "rmsprop": {"lr": LogUniform(1e-5, 1e-4), "momentum": Choice(0.98, 0.99, 0.995)},
+    "adam": {
+        "lr": LogUniform(1e-3, 1e-2),
+        "betas": Choice(*((beta1, 0.999) for beta1 in (0.7, 0.8, 0.9))),
+    },
+    "jacobi": {"lr": LogUniform(3e-4, 3e-3), **_RISING},
+    "esgd": {"lr": LogUniform(0.02, 0.2), **_RISING},
+}
+_FLOOR = {"jacobi": {"mean_floor": True}, "esgd": {"mean_floor": True}}
+
+
+def _again(method: Method) -> Method:
+    """Return an arm as the second round has it."""
+    fixed = {**method.fixed, **_FLOOR.get(method.name, {})}
+    return replace(method, space=_AGAIN[method.name], fixed=fixed)
+
+
+FALLING_ROUNDS = (FALLING_ARMS, {name: _again(arm) for name, arm in FALLING_ARMS.items()})
+"""The arms of both rounds."""

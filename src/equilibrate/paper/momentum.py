@@ -7,8 +7,8 @@ of the best one of both rounds then train with three seeds for 750,000 updates, 
 in one stack, which a GPU does sooner than one seed first and the others later. The error is the
 squared error over the training set.
 
-That is at a constant learning rate. A second study, `falling`, has one round where it falls over
-the whole run (`falling_arms.py`).
+That is at a constant learning rate. In a second study, `falling`, it falls over the whole run
+(`falling_arms.py`).
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from equilibrate.paper import momentum_claims, momentum_drawing
 from equilibrate.paper.arm_search import ArmSearch, Problems, Round, compute_searches, split
-from equilibrate.paper.falling_arms import FALLING_ARMS
+from equilibrate.paper.falling_arms import FALLING_ROUNDS
 from equilibrate.paper.figure import Description, Figure, Judgement, Records
 from equilibrate.paper.momentum_arms import MOMENTUM_ARMS, QUICK_SETTINGS, ROUNDS, grid
 from equilibrate.paper.records import Store
@@ -66,7 +66,7 @@ class Settings:
     quick: bool = False
 
 
-_ROUNDS = {"momentum": ROUNDS, "falling": (FALLING_ARMS,)}
+_ROUNDS = {"momentum": ROUNDS, "falling": FALLING_ROUNDS}
 
 QUICK = Settings(
     tasks=(Task("curves-like", (1,), 2, 1),),

@@ -74,6 +74,11 @@ def _notes(arms: Sequence[Arm]) -> tuple[str, ...]:
             " A second grid came after the results of the first: on Sutskever's schedule "
             "('rising'), and in the next decade of learning rates for NAG and Adam."
         )
+    if any(_floored(own) for _, own in tried):
+        searched += (
+            " A second grid came after the results of the first: with a floor under the mean of D "
+            "for ESGD and Jacobi, at other learning rates and momenta for the others."
+        )
     return (
         searched,
         "At the end (the last 1,000 updates of a full run) no momentum but Adam's exceeds 0.9"
@@ -105,7 +110,7 @@ def _table(column: Column, first: int) -> Table:
 def _row(arm: Arm, first: int, seconds: Mapping[str, float]) -> tuple[str, ...]:
     best = arm.best["settings"]
     shown = [_setting(arm, name, best[name]) for name in _SHOWN if name in best]
-    settings = ", ".join(shown + ["rising"] * _rising(best))
+    settings = ", ".join(shown + ["rising"] * _rising(best) + ["mean_floor"] * _floored(best))
     early = min(error_at(record, first) for record in arm.searched)
     cut = "" if arm.longest["status"] == "finished" else f" ({arm.longest['status']})"
     return (
@@ -140,6 +145,10 @@ def _setting(arm: Arm, name: str, value: Any) -> str:
     mine = _number(value)
     ends = {tried[0]: " (lowest)", tried[-1]: " (highest)"} if len(tried) > 1 else {}
     return f"{'beta1' if name == 'betas' else name} {mine:g}{ends.get(mine, '')}"
+
+
+def _floored(settings: Mapping[str, Any]) -> bool:
+    return bool(settings.get("mean_floor"))
 
 
 def _rising(settings: Mapping[str, Any]) -> bool:
