@@ -23,17 +23,20 @@ def test_quantiles_of_diagonal_and_learning_rate_are_the_optimizer_s(make):
         assert record[f"layers/p{i}/learning_rate/median"] == float(rate.quantile(0.5))
 
 
-@pytest.mark.parametrize("name", ["esgd", "jacobi", "adam", "rmsprop", "adagrad"])
+@pytest.mark.parametrize("name", ["esgd", "floor", "jacobi", "adam", "rmsprop", "adagrad"])
 def test_the_divisor_is_what_the_step_divides_by(name):
     """A step without momentum or averaging moves by lr g / divisor."""
     plain = {
         "esgd": lambda p: ESGD(p, lr=0.05, probe_every=1000),
+        "floor": lambda p: ESGD(p, lr=0.05, probe_every=1000, mean_floor=True),
         "jacobi": lambda p: JacobiSGD(p, lr=0.01, probe_every=1000),
         "adam": lambda p: torch.optim.Adam(p, lr=0.01, betas=(0.0, 0.9)),
         "rmsprop": lambda p: torch.optim.RMSprop(p, lr=0.01),
         "adagrad": lambda p: torch.optim.Adagrad(p, lr=0.01),
     }[name]
     _, optimizer, parameters, _ = measured(plain)
+    if name == "floor":
+        optimizer.param_groups[0]["first_scale"] *= 4  # as if curvature had fallen
     loss = NETWORK.build()[1]
     value = loss(_stack(parameters))
     if hasattr(optimizer, "probe"):

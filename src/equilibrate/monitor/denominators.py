@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from equilibrate.distributed import is_sharded
+from equilibrate.optim import mean_floor
 from equilibrate.optim.damping import damping_and_fill
 from equilibrate.optim.moving import CurvatureOptimizer
 from equilibrate.rules.reference import denominator
@@ -64,7 +65,9 @@ def _of_curvature(
     (damping,), (fill,) = damping_and_fill(group, [parameter], optimizer.state)
     diagonal = optimizer._kind.magnitude(state["diagonal"])
     kind, weight = optimizer._kind.__name__.rpartition(".")[2], float(state["weight"])
-    return Divisor(diagonal, damping, denominator(diagonal, damping, fill), kind, weight)
+    divisor, brake = denominator(diagonal, damping, fill), mean_floor.brake(group)
+    divisor = divisor if brake is None else divisor.div_(float(brake))
+    return Divisor(diagonal, damping, divisor, kind, weight)
 
 
 def _adam(state: State, group: Group) -> Tensor:
