@@ -36,7 +36,7 @@ def test_the_divisor_is_what_the_step_divides_by(name):
     }[name]
     _, optimizer, parameters, _ = measured(plain)
     if name == "floor":
-        optimizer.param_groups[0]["first_scale"] *= 4  # as if curvature had fallen
+        optimizer.param_groups[0]["first_mean_scale"] *= 4  # as if curvature had fallen
     loss = NETWORK.build()[1]
     value = loss(_stack(parameters))
     if hasattr(optimizer, "probe"):

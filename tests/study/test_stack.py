@@ -57,7 +57,10 @@ VARIANTS = {
         for limit in (0.3, None)
     ],
     "mean floor": [{**CALM, "mean_floor": True, "decay": 0.5, "lr": lr} for lr in (0.03, 0.1)],
-    "mean floor, growth": [{**CLIMB, "mean_floor": True, "growth_limit": g} for g in (1.01, None)],
+    "mean floor, growth": [
+        {**CALM, "mean_floor": True, "decay": 0.5, "lr": 0.1, "momentum": 0.5, "growth_limit": g}
+        for g in (1.01, None)
+    ],
     "momentum on a schedule": [{**CALM, "momentum": 0.8, "momentum_schedule": "sutskever"}] * 2,
     "a schedule": [{**CALM, "lr_schedule": "cosine"}, {**CALM, "lr_schedule": "ramp:9"}],
     "absolute damping": [{**CALM, "damping_kind": "absolute"}] * 2,

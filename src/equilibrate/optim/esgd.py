@@ -63,9 +63,9 @@ class ESGD(RowColumn):
             Groups without momentum are left alone; the smallest limit of the others holds for all.
         mean_floor: True for a floor under the mean of D over all parameters, at what it was when
             they first moved: where it is smaller, the update is multiplied by how much, so that
-            steps do not grow as curvature falls. Then a large learning rate keeps a network
-            where it is flat, as SGD's does, instead of dividing the flatness away
-            (docs/momentum.md). It has no unit, and costs nothing. JacobiSGD has it too.
+            steps do not grow as curvature falls (docs/momentum.md). It wants a warm-up, for one
+            vector says little about a mean. Frozen parameters keep their share in it. An
+            `update_limit` is taken before. It has no unit.
         weight_decay: decoupled, not preconditioned: theta shrinks by lr * weight_decay.
         maximize: climb instead of descending.
         foreach: False for the reference update, one tensor at a time; else many at once.

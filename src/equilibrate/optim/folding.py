@@ -66,7 +66,7 @@ class Folding(Settling):
 
     def _fold(self, contributions: Mapping[Tensor, Tensor], asked: Iterable[Tensor] = ()) -> bool:
         """Fold one vector's contributions, or drop them whole where any is not finite."""
-        known = self._settled and self._untouched(OF_PARAMETER)
+        known = self._settled and not self._joining and self._untouched(OF_PARAMETER)
         if known and all(map(self._measured, contributions)):
             self._fold_on_device(contributions)
             return True
@@ -76,13 +76,20 @@ class Folding(Settling):
         if not all_finite(list(contributions.values())):
             self._drop()
             return False
+        self._note_joining(contributions)
         for p in [*contributions, *asked]:
             self._allocated(p)["absent"] = not self._measured(p)
         groups = self._groups()
         decays = {p: groups[p]["decay"] for p in contributions}
         fold(self._kind, contributions, self.state, decays)
-        self._renew_mean(joining=not all(self.state[p]["step"] for p in contributions))
+        self._renew_mean()
         return True
+
+    def _note_joining(self, contributions: Iterable[Tensor]) -> None:
+        """Note what is measured for the first time, and where the floor of the others was then."""
+        if not self._joining:
+            self._first_mean = float(self.param_groups[0]["first_mean_scale"])
+        self._joining += [p for p in contributions if not self._measured(p)]
 
     def _allocated(self, parameter: Tensor) -> State:
         """Return the state of a parameter, made on first use."""
@@ -128,24 +135,29 @@ class Folding(Settling):
                 self.state[parameter]["diagonal"].mul_(losses)
                 self.state[parameter]["scale"] *= losses
         if warmed and losses > 1:
-            self._renew_mean(joining=True)
+            self._renew_mean()
 
-    def _renew_mean(self, *, joining: bool) -> None:
-        """Note the mean diagonal over all that was seen, which damping falls back on.
-
-        `joining` tells whether some of it belongs to parameters that have not moved yet.
-        """
-        settled = self._settled
-        if settled:
+    def _renew_mean(self) -> None:
+        """Note the mean diagonal over all that was seen, which damping falls back on."""
+        if settled := self._settled:
             self._unsettle()
-        before, first = (self.param_groups[0][name] for name in ("mean_scale", "first_scale"))
-        mean = mean_scale({p: self.state[p] for p in self._all() if p in self.state})
+        known = {p: self.state[p] for p in self._all() if p in self.state}
+        mean = mean_scale(known)
         for group in self.param_groups:
             group["mean_scale"] = mean
-            group["first_scale"] = mean_floor.joined(first, before, mean) if joining else first
+        if self._joining:
+            self._renew_first_mean(known)
         self._damping_of = {}
         if settled:
             self._settle()
+
+    def _renew_first_mean(self, known: Mapping[Tensor, State]) -> None:
+        """Let the floor under the mean move along with the parameters that join (`mean_floor`)."""
+        joining = set(self._joining)
+        others = mean_scale({p: state for p, state in known.items() if p not in joining})
+        for group in self.param_groups:
+            mean, first = group["mean_scale"], self._first_mean
+            group["first_mean_scale"] = mean_floor.with_joined(first, others, mean)
 
     def _note_gradients(self) -> None:
         """Remember the gradients as they are, while it matters whether a backward follows."""

@@ -25,7 +25,8 @@ class JacobiSGD(CurvatureOptimizer):
     here to be compared with. On large networks the estimate is mostly noise (its variance is that
     of the whole row), hence more warm-up, more damping and a smaller learning rate than ESGD's.
 
-    Arguments and methods are those of `ESGD`.
+    Arguments and methods are those of `ESGD`. `mean_floor` needs the long warm-up here: noise adds
+    to |E[v * Hv]|, so that its mean falls as probes are averaged, whatever the curvature does.
 
     Example:
         >>> import torch

@@ -25,7 +25,7 @@ _BEFORE = {
     "update_mean": 0.0,
     "update_count": 0,
     "mean_floor": False,
-    "first_scale": 0.0,
+    "first_mean_scale": 0.0,
 }
 
 
@@ -38,6 +38,8 @@ class Keeping(Optimizer):
     _warned: set[str]
     _losses: int  # probe calls since the last step
     _warmed: list[Tensor]  # parameters warmed up since the last step
+    _joining: list[Tensor]  # parameters measured for the first time since the last step
+    _first_mean: float  # the floor under the mean of D before they joined
     _settled: bool  # the numbers are on the device
     _members: list[list[Tensor]]  # by group: the parameters when the numbers settled
     _columns: dict[int, Columns]  # by group: the numbers of what was measured, where they are
@@ -79,8 +81,8 @@ class Keeping(Optimizer):
         self.__dict__.setdefault("_process_group", None)
         self.defaults = _BEFORE | self.defaults  # of a whole optimizer pickled by an older version
         for group in self.param_groups:  # saved before a hyper-parameter was introduced
-            if "first_scale" not in group and "mean_scale" in group:
-                group["first_scale"] = deepcopy(group["mean_scale"])  # from here on
+            if "first_mean_scale" not in group and "mean_scale" in group:
+                group["first_mean_scale"] = deepcopy(group["mean_scale"])  # from here on
             for name in self.defaults.keys() - {"differentiable"}:  # torch's, for defaults alone
                 group.setdefault(name, self.defaults[name])
         for kept in [self.state[p] for p in self._all() if p in self.state]:
@@ -98,7 +100,7 @@ class Keeping(Optimizer):
         except ValueError:
             self.param_groups.pop()
             raise
-        for name in ("probe_index", "mean_scale", "first_scale"):
+        for name in ("probe_index", "mean_scale", "first_mean_scale"):
             self.param_groups[-1][name] = deepcopy(self.param_groups[0][name])
         self._settled, self._damping_of = False, {}
         for group in self.param_groups:
@@ -111,7 +113,8 @@ class Keeping(Optimizer):
         self._settled, self._columns, self._damped, self._told = False, {}, {}, 0
         self._members = []
         self._damping_of = {}
-        self._losses, self._warmed, self._noted = 0, [], []
+        self._losses, self._warmed, self._joining, self._noted = 0, [], [], []
+        self._first_mean = 0.0
         self._warned: set[str] = set()
 
     def _require_itself(self) -> None:

@@ -62,10 +62,14 @@ class Movement:
     def move(self, scale: float | Tensor | None) -> None:
         """Move the parameters by an update multiplied by `scale`; None stands for one."""
         switches = {name: self.group[name] for name in _SWITCHES}
+        numbers = self.numbers
         if self.brake is not None:
-            scale = self.brake if scale is None else scale * self.brake
+            if self.buffers is None and not self.group["weight_decay"]:  # saves a pass
+                numbers = numbers | {"lr": numbers["lr"] * self.brake}
+            else:
+                scale = self.brake if scale is None else scale * self.brake
         columns = self._own, self.gradients, self._diagonals(), self.buffers
-        self._rule.step(*columns, **self.numbers, **switches, scale=scale)
+        self._rule.step(*columns, **numbers, **switches, scale=scale)
 
     def squares(self) -> Tensor:
         """Return the sum of u^2 over this rank's part of every tensor, as the brake leaves it."""

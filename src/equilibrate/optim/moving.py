@@ -49,7 +49,7 @@ class CurvatureOptimizer(Limiting):
             "dropped_probes": 0,  # products that were not finite
             "difference_step": None,  # chosen at the first probe by closure
             "mean_scale": 0.0,  # mean diagonal over all that was seen
-            "first_scale": 0.0,  # the same when its parameters first moved
+            "first_mean_scale": 0.0,  # the same when its parameters first moved
             "update_mean": 0.0,  # running average of the size of an update, with momentum
             "update_count": 0,  # over so many steps
             "kind": self._kind.__name__.rpartition(".")[2],
@@ -90,6 +90,7 @@ class CurvatureOptimizer(Limiting):
             movement.move(scale if is_limited(movement.group) else None)
         for group in self.param_groups:
             group["steps_since_probe"] += 1
+        self._joining = []
         return loss
 
     def _agree_on_step(self) -> list[Word]:
@@ -196,17 +197,10 @@ class CurvatureOptimizer(Limiting):
                 numbers["steps"] = held["step"]  # counted by the rule, in the same launch
             else:
                 held.count_step()
-        return Movement(
-            group,
-            self._kind,
-            parameters,
-            gradients,
-            states,
-            buffers,
-            numbers,
-            settled=held is not None,
-            brake=mean_floor.brake(group),
-        )
+        own = group, self._kind, parameters, gradients, states, buffers, numbers
+        settled = held is not None
+        brake = mean_floor.brake(group, on_device=settled)
+        return Movement(*own, settled=settled, brake=brake)
 
     def _plain_numbers(self, place: int, parameters: list[Tensor]) -> dict[str, Any]:
         """Return what an update rule takes besides the big tensors, as plain numbers."""

@@ -101,7 +101,7 @@ class RowColumn(CurvatureOptimizer):
         for parameter, earlier in before.items():
             local(self.state[parameter]["diagonal"]).mul_(earlier).sqrt_()
         summarise(row_column, [self.state[p] for p in before])
-        self._renew_mean(joining=True)
+        self._renew_mean()
 
     def _inverse_root(self, parameter: Tensor) -> Tensor:
         """Return D^-1/2 of one tensor, damped as a step is."""

@@ -5,10 +5,12 @@ away decides who is ahead (`momentum_arms`). Here the rate falls along half a co
 method alike. The decades lie around the best rates of both sets at a constant rate. All momenta
 rise by Sutskever's schedule, but Adam's beta1; 0.9 is reached after 1,000 updates.
 
-The second round was added when the first was known. There ESGD led early and was overtaken by NAG.
-So ESGD and Jacobi have a floor under the mean of D (`optim.mean_floor`), which lets them take
-larger learning rates; the others have as many trials, where the first round points: NAG between
-the rates it had, RMSProp below its lowest, Adam above its highest, each with other momenta.
+The second round was added when the first was known. There ESGD led along the long runs and was
+overtaken by NAG. So ESGD has a floor under the mean of D (`optim.mean_floor`) and learning rates
+from its largest one on; Jacobi has the floor too, with the warm-up and the forgetting of
+`JacobiSGD` as shipped, which the floor needs, and momenta below those that killed it. The others
+have as many trials where the first round points: NAG rates and momenta between those it had,
+RMSProp lower rates, Adam higher rates and smaller momenta.
 """
 
 from dataclasses import replace
@@ -45,21 +47,25 @@ FALLING_ARMS: dict[str, Method] = {name: _falling(m) for name, m in MOMENTUM_ARM
 """The arms, by name: as many trials each, and as wide a search, as in a round at constant rates."""
 
 _AGAIN: dict[str, dict[str, Any]] = {
-    "nag": {"lr": LogUniform(0.0075, 0.075), "momentum": Choice(0.98, 0.99, 0.999)},
+    "nag": {"lr": LogUniform(0.004, 0.04), "momentum": Choice(0.98, 0.9925, 0.9975)},
     "rmsprop": {"lr": LogUniform(1e-5, 1e-4), "momentum": Choice(0.98, 0.99, 0.995)},
     "adam": {
-        "lr": LogUniform(1e-3, 1e-2),
+        "lr": LogUniform(1.5e-3, 1.5e-2),
         "betas": Choice(*((beta1, 0.999) for beta1 in (0.7, 0.8, 0.9))),
     },
-    "jacobi": {"lr": LogUniform(3e-4, 3e-3), **_RISING},
+    "jacobi": {"lr": LogUniform(3e-4, 3e-3), "momentum": Choice(0.8, 0.9, 0.95)},
     "esgd": {"lr": LogUniform(0.02, 0.2), **_RISING},
 }
-_FLOOR = {"jacobi": {"mean_floor": True}, "esgd": {"mean_floor": True}}
+_OWN = ("nesterov", "lr_schedule", "momentum_schedule")  # of Jacobi; all else as shipped
 
 
 def _again(method: Method) -> Method:
     """Return an arm as the second round has it."""
-    fixed = {**method.fixed, **_FLOOR.get(method.name, {})}
+    fixed = method.fixed
+    if method.name == "jacobi":
+        fixed = {name: fixed[name] for name in _OWN}
+    if method.name in ("jacobi", "esgd"):
+        fixed = {**fixed, "mean_floor": True}
     return replace(method, space=_AGAIN[method.name], fixed=fixed)
 
 

@@ -58,7 +58,9 @@ class StackedCurvature(StackedOptimizer):
         self._limited = any(s["update_limit"] is not None for s in self.settings)
         self.update_mean = torch.zeros_like(lr)  # of the size of an update, as in `optim.growth`
         self.update_count = torch.zeros_like(self.seeds)
-        self.first_scale = torch.zeros_like(lr)  # of the mean diagonal, as in `optim.mean_floor`
+        self.first_mean_scale = torch.zeros_like(
+            lr
+        )  # of the mean diagonal, as in `optim.mean_floor`
         self.brake = torch.ones_like(lr)
         self._grows = any(s["momentum"] and s["growth_limit"] is not None for s in self.settings)
         self._fold_all = fused(folding(self.kind), self.device)
@@ -78,7 +80,7 @@ class StackedCurvature(StackedOptimizer):
         for done in range(int(warmup.max())):
             vectors = self.draw()
             self._fold(vectors, *hessian(vectors), warmup > done, steps=0)
-        self.first_scale.copy_(self._mean_scale())
+        self.first_mean_scale.copy_(self._mean_scale())
         for parameter in self.parameters:  # no finite curvature at the start: the trial has failed
             parameter[self.weight == 0] = torch.nan
 
@@ -116,7 +118,9 @@ class StackedCurvature(StackedOptimizer):
         )
         self.seen.copy_(seen)
         self.scale.copy_(total.double() / self.seen.clamp(min=1))
-        self.brake.copy_(mean_floor.brake_on_device(self._mean_scale(), self.first_scale))
+        added = self.numbers["damping"] if self.switches["damping_kind"] == "absolute" else 0.0
+        means = self._mean_scale(), self.first_mean_scale
+        self.brake.copy_(mean_floor.brake_on_device(*means, added))
         self._renew_damping()
 
     @torch.no_grad()
@@ -197,6 +201,15 @@ class StackedCurvature(StackedOptimizer):
 
     def tensors(self) -> dict[str, Any]:
         """Return everything kept, by name; the first dimension of all of it counts trials."""
-        counted = ("drawn", "weight", "scale", "seen", "damping", "fill", "first_scale", "brake")
+        counted = (
+            "drawn",
+            "weight",
+            "scale",
+            "seen",
+            "damping",
+            "fill",
+            "first_mean_scale",
+            "brake",
+        )
         own = (*counted, *growth.OF_GROUP)
         return {**super().tensors(), **{name: getattr(self, name) for name in own}}
