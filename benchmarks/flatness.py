@@ -12,10 +12,11 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.mean_floor import ARMS, small, trial
+from benchmarks.mean_floor import ARMS, trial
 from equilibrate.curvature import LossHessian
 from equilibrate.monitor.lanczos import lanczos
 from equilibrate.study.alone import Alone
+from equilibrate.study.problems import BUILT_IN
 
 LOOKED_AT = ("NAG", "ESGD", "ESGD, mean_floor")
 CASES, STEPS = 2_000, 20
@@ -44,7 +45,7 @@ def main() -> None:
     parser.add_argument("--rates", type=float, nargs="+", default=[0.03, 0.09487])
     parser.add_argument("--moments", type=int, nargs="+", default=[500, 1000, 2000, 4000])
     given = parser.parse_args()
-    problem = small(given.problem, given.data)
+    problem = BUILT_IN[f"{given.problem}-14"](given.data)
     heads = " | ".join(f"{moment:,}" for moment in given.moments)
     print(f"error / sharpness / mean of D over its first\n\n| | lr | {heads} |")
     print("| --- " * (2 + len(given.moments)) + "|")

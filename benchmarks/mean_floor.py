@@ -17,12 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.nn.functional import avg_pool2d
 
 from benchmarks import one_stack
 from equilibrate.optim import ESGD
-from equilibrate.study.autoencoder import autoencoder, cross_entropy, squared_error
 from equilibrate.study.journal import read_records
 from equilibrate.study.methods import Method
 from equilibrate.study.outcome import Record, final_error
@@ -30,8 +27,7 @@ from equilibrate.study.problem import Problem
 from equilibrate.study.problems import BUILT_IN
 from equilibrate.study.trial import Trial
 
-SIZES = (196, 256, 128, 64, 16, 64, 128, 256, 196)
-CASES, EPOCHS = 20_000, 100
+EPOCHS = 100
 SEEDS = (0, 1, 2)
 _FALLING = {"lr_schedule": "cosine"}
 _RISING = {**_FALLING, "momentum": 0.99, "nesterov": True, "momentum_schedule": "sutskever"}
@@ -54,21 +50,6 @@ def rates(arm: str) -> list[float]:
         [0.003, 0.009487, 0.03, 0.09487, 0.3, 0.9487]
     """
     return [float(f"{LOWEST[arm] * 10 ** (k / 2):.4g}") for k in range(RATES)]
-
-
-def small(name: str, folder: Path | None) -> Problem:
-    """Return the small auto-encoder of images of a built-in problem."""
-    large = BUILT_IN[name](folder)
-
-    def data() -> tuple[Tensor, Tensor]:
-        images = large.cases[0][:CASES].unflatten(1, (1, 28, 28))
-        pooled = avg_pool2d(images, 2).flatten(1)
-        return pooled, pooled
-
-    def model(seed: int) -> torch.nn.Module:
-        return autoencoder(SIZES, code="sigmoid", seed=seed)
-
-    return Problem(f"{large.name}, 14 x 14", model, data, cross_entropy, squared_error)
 
 
 def trial(problem: Problem, arm: str, lr: float, seed: int) -> Trial:
@@ -122,7 +103,7 @@ def main() -> None:
     for name in given.problems:
         folder = given.out / name
         if not given.table:
-            train(small(name, given.data), folder, given.arms)
+            train(BUILT_IN[f"{name}-14"](given.data), folder, given.arms)
         print(f"\n{name}\n\n" + "\n".join(table(folder)), flush=True)
 
 

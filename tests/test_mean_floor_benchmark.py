@@ -1,10 +1,12 @@
 """The benchmark of mean_floor: its tables follow from records, and it runs small."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchmarks import flatness, mean_floor
+from equilibrate.study.problems import BUILT_IN
 
 ROOT = Path(__file__).parent.parent
 
@@ -15,12 +17,17 @@ def test_the_table_on_the_page_follows_from_its_records(name):
     assert "\n".join(lines) in (ROOT / "docs/momentum.md").read_text()
 
 
+def few():
+    """The small auto-encoder of 400 images."""
+    whole = BUILT_IN["curves-like-14"](None)
+    images = whole.cases[0][:400]
+    return replace(whole, data=lambda: (images, images))
+
+
 def test_every_arm_is_searched_alike_and_its_best_has_three_seeds(tmp_path, monkeypatch):
-    monkeypatch.setattr(mean_floor, "CASES", 400)
     monkeypatch.setattr(mean_floor, "EPOCHS", 1)
     monkeypatch.setattr(mean_floor, "RATES", 2)
-    problem = mean_floor.small("curves-like", None)
-    assert problem.cases[0].shape == (400, 196)
+    problem = few()
     mean_floor.train(problem, tmp_path, list(mean_floor.ARMS))
     for arm in mean_floor.ARMS:
         ends = dict(mean_floor.found(tmp_path, arm))
@@ -33,7 +40,7 @@ def test_every_arm_is_searched_alike_and_its_best_has_three_seeds(tmp_path, monk
 
 
 def test_flatness_is_looked_at_along_every_run(monkeypatch, capsys):
-    monkeypatch.setattr(mean_floor, "CASES", 400)
+    monkeypatch.setattr(flatness, "BUILT_IN", {"curves-like-14": lambda folder: few()})
     monkeypatch.setattr(flatness, "STEPS", 2)
     monkeypatch.setattr("sys.argv", ["flatness", "--rates", "0.01", "--moments", "1", "2"])
     flatness.main()

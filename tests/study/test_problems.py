@@ -14,7 +14,7 @@ from equilibrate.study import digs3pts, problems
 from equilibrate.study import problem as problem_module
 from equilibrate.study.autoencoder import cross_entropy, squared_error
 from equilibrate.study.problem import Problem
-from equilibrate.study.problems import AUTOENCODERS, BUILT_IN
+from equilibrate.study.problems import AUTOENCODERS, BUILT_IN, small_curves
 
 PAIRS = [(name, f"{name}-linear") for name in ("mnist", "curves-like", "curves")]
 
@@ -183,3 +183,14 @@ def test_a_shared_tensor_is_hashed_once_and_the_fingerprint_is_the_same(
     twin = replace(whole, data=lambda: (images, images.clone()))
     assert whole.fingerprint == twin.fingerprint
     assert hashed.count(images.numel()) == (1 if shared else 2) + 2
+
+
+def test_the_small_images_are_the_means_of_two_by_two_pixels() -> None:
+    whole, small = (BUILT_IN[name](None).cases[0] for name in ("curves-like", "curves-like-14"))
+    assert small.shape == (20_000, 196)
+    image, halved = whole[7].view(28, 28), small[7].view(14, 14)
+    expected = torch.stack([image[a::2, b::2] for a in (0, 1) for b in (0, 1)]).mean(0)
+    torch.testing.assert_close(halved, expected)
+    first, other = (small_curves(instance).cases[0] for instance in (0, 1))
+    assert torch.equal(first, small)
+    assert not torch.equal(first, other)

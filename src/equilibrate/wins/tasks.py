@@ -9,7 +9,7 @@ from equilibrate.study.decays import decays_problem
 from equilibrate.study.fields.networks import NETWORKS
 from equilibrate.study.fields.problems import SUBJECTS, field_name, field_problem
 from equilibrate.study.problem import Problem
-from equilibrate.study.problems import generated_curves
+from equilibrate.study.problems import generated_curves, small_curves
 from equilibrate.wins.fighters import SHIPPED_GROWTH, USUAL
 
 
@@ -71,6 +71,7 @@ def _all() -> list[Task]:
             problem=partial(decays_problem, logarithms=True),
         ),
         Task("curves-like", "auto-encoder, CURVES-like", generated_curves, 20, 100),
+        Task("curves-like-14", "small auto-encoder, CURVES-like", small_curves, 20, 100),
         Task("characters", "characters, transformer", characters_problem, 12, 40),
     ]
 
