@@ -1,38 +1,15 @@
 """A loss whose curvature falls on the way, and the ways to descend it: for tests of mean_floor."""
 
-from functools import partial
-
-import pytest
 import torch
 from torch import nn
 
 from equilibrate import ESGD
-from equilibrate.optim import limiting
-from equilibrate.rules import fused
 from tests.optim.loops import train
 
 DOUBLE = torch.float64
 STARTS = [[1.0, -2.0, 0.7], [0.3, 1.5]]
 SHARE = 0.01  # damping, of the mean of a tensor's own diagonal
 OPTIONS = {"lr": 0.05, "probe_every": 3, "warmup_probes": 4, "decay": 0.5, "mean_floor": True}
-WAYS = {
-    "reference": {"foreach": False},
-    "foreach": {},
-    "fused": {"fused": True},
-    "capturable": {"capturable": True},
-    "average on the device": {},
-}
-over_ways = pytest.mark.parametrize("way", WAYS)
-
-
-@pytest.fixture(autouse=True)
-def ways(request, monkeypatch):
-    """Compile as for real, but run torch's own kernels; and keep the average as on a GPU."""
-    monkeypatch.setattr(fused, "compiled", partial(fused.compiled, "aot_eager"))
-    if "average on the device" in request.node.name:
-        monkeypatch.setattr(limiting, "on_one_device", lambda parameters: True)
-    yield
-    torch._dynamo.reset()
 
 
 class Hollow:

@@ -10,15 +10,13 @@ from equilibrate import ESGD
 from tests.optim.hollow import (
     DOUBLE,
     OPTIONS,
-    WAYS,
     Hollow,
     mean_of,
-    over_ways,
     ratio_of,
-    ways,  # noqa: F401
 )
 from tests.optim.laws import assert_same
 from tests.optim.loops import train, train_accumulated
+from tests.optim.ways import WAYS, over_ways, ways  # noqa: F401
 
 
 @over_ways

@@ -4,7 +4,6 @@ import copy
 import io
 import math
 from contextlib import nullcontext as does_not_raise
-from functools import partial
 
 import pytest
 import torch
@@ -13,7 +12,6 @@ from torch import nn
 from equilibrate import ESGD, JacobiSGD
 from equilibrate.optim import growth, limiting
 from equilibrate.optim.movement import Movement
-from equilibrate.rules import fused
 from equilibrate.study.methods import Method
 from equilibrate.study.problems import BUILT_IN
 from equilibrate.study.stack import Stack
@@ -21,6 +19,7 @@ from equilibrate.study.trial import Trial
 from tests.optim.laws import AMPLIFIED, assert_near, assert_same
 from tests.optim.loops import train
 from tests.optim.test_on_device import Forbidden
+from tests.optim.ways import WAYS, over_ways, ways  # noqa: F401
 
 DOUBLE = torch.float64
 CURVATURES = [[1.0, 4.0, 0.5], [3.0, 2.0]]  # of two tensors, in each direction
@@ -28,24 +27,6 @@ STARTS = [[1.0, -2.0, 0.7], [0.3, 1.5]]
 JUMPS = {12: 40.0, 25: 100.0, 26: 100.0}  # factors on the loss at some steps; D knows nothing
 NESTEROV = {"momentum": 0.9, "nesterov": True}
 OPTIONS = {"lr": 0.01, "probe_every": 1000, "warmup_probes": 2, **NESTEROV}
-WAYS = {
-    "reference": {"foreach": False},
-    "foreach": {},
-    "fused": {"fused": True},
-    "capturable": {"capturable": True},
-    "average on the device": {},
-}
-over_ways = pytest.mark.parametrize("way", WAYS)
-
-
-@pytest.fixture(autouse=True)
-def _ways(request, monkeypatch):
-    """Compile as for real, but run torch's own kernels; and keep the average as on a GPU."""
-    monkeypatch.setattr(fused, "compiled", partial(fused.compiled, "aot_eager"))
-    if "average on the device" in request.node.name:
-        monkeypatch.setattr(limiting, "on_one_device", lambda parameters: True)
-    yield
-    torch._dynamo.reset()
 
 
 class Valley:

@@ -10,16 +10,14 @@ from tests.optim.hollow import (
     DOUBLE,
     OPTIONS,
     SHARE,
-    WAYS,
     Hollow,
     mean_of,
-    over_ways,
     ratio_of,
-    ways,  # noqa: F401
 )
 from tests.optim.laws import assert_same
 from tests.optim.loops import train
 from tests.optim.test_on_device import Forbidden
+from tests.optim.ways import WAYS, over_ways, ways  # noqa: F401
 
 MOMENTA = {
     "none": {},
