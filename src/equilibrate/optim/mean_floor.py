@@ -40,7 +40,7 @@ def with_joined(first: float, others: float, together: float) -> float:
 
 
 def brake(group: Mapping[str, Any], *, on_device: bool = False) -> float | Tensor | None:
-    """Return b of a group that asks for it, nothing being read back; None stands for one.
+    """Return b of a group that asks for it; None stands for one. `on_device` reads nothing back.
 
     Example:
         >>> group = {"mean_floor": True, "damping": 0.01, "damping_kind": "relative"}
