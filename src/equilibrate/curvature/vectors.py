@@ -102,11 +102,8 @@ def draw_signs_together(
     counts = [-(-like.numel() // SIGNS_PER_WORD) for like in likes]
     starts = [0, *accumulate(counts)]
     # Words are counted through; each parameter's key makes up for where its words begin.
-    keys = [
-        _wrap(_key(seed, probe, number) - _wrap(start * _GOLDEN))
-        for number, start in zip(numbers, starts, strict=False)
-    ]
-    own = torch.repeat_interleave(torch.tensor(keys), torch.tensor(counts))
+    keys = _key(seed, probe, torch.tensor(numbers)) - torch.tensor(starts[:-1]) * _GOLDEN
+    own = torch.repeat_interleave(keys, torch.tensor(counts))
     signs = _spread(_mix(own.add_(torch.arange(starts[-1]).mul_(_GOLDEN))))
     places = (start * SIGNS_PER_WORD for start in starts)
     return [

@@ -77,7 +77,7 @@ class Folding(Settling):
             self._drop()
             return False
         self._note_joining(contributions)
-        for p in [*contributions, *asked]:
+        for p in dict.fromkeys([*contributions, *asked]):
             self._allocated(p)["absent"] = not self._measured(p)
         groups = self._groups()
         decays = {p: groups[p]["decay"] for p in contributions}

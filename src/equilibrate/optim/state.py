@@ -15,6 +15,7 @@ One tensor of the parameter's size, the diagonal, in float32 at least; the rest 
 | momentum_buffer | only with momentum |
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
@@ -97,7 +98,7 @@ def summarise(kind: ModuleType, states: list[State]) -> None:
 
 def _seen(magnitudes: list[Tensor]) -> list[float]:
     """Count the elements that are not zero, one by one only where there is a zero."""
-    full = [m.numel() == 0 or bool(m.amin() > 0) for m in magnitudes]
+    full = [m.numel() == 0 or float(m.amin()) > 0 for m in magnitudes]
     return [
         m.numel() if whole else int(m.count_nonzero())
         for m, whole in zip(magnitudes, full, strict=True)
@@ -107,7 +108,7 @@ def _seen(magnitudes: list[Tensor]) -> list[float]:
 def all_finite(tensors: Sequence[Tensor]) -> bool:
     """Tell whether every element is finite: a sum shows it at once, unless it overflows itself."""
     parts = [local(t) for t in tensors]
-    fine = [bool(t.sum().isfinite()) or bool(t.isfinite().all()) for t in parts]
+    fine = [math.isfinite(t.sum()) or bool(t.isfinite().all()) for t in parts]
     return not any(over_shards(tensors, [not each for each in fine])[0])
 
 
