@@ -12,6 +12,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from equilibrate import ESGD, JacobiSGD
+from equilibrate.kernels import capture, cpp
 from equilibrate.optim import settling
 from equilibrate.rules import fused, on_device
 from tests.cases import CASES
@@ -87,7 +88,8 @@ def test_groups_keep_their_own_settings(way, case):
 @pytest.mark.parametrize("probing", [False, True])
 def test_no_step_waits_for_the_device(kind, way, probing, monkeypatch):
     """After the first steps: neither probe nor step, in a probing iteration or an ordinary one."""
-    # Not compiled: one mode cannot watch the other.
+    # As on a device that the host waits for; and not compiled: one mode cannot watch the other.
+    monkeypatch.setattr(capture, "is_host", lambda device: False)
     monkeypatch.setattr(fused, "compiled", lambda name: getattr(on_device, name))
     parameters, loss = CASES[2].parameters_and_loss()
     lr = torch.tensor(0.005)
@@ -207,14 +209,23 @@ def test_fused_with_foreach_is_refused():
         ESGD([nn.Parameter(torch.ones(2))], fused=True, foreach=True)
 
 
-def test_a_missing_compiler_is_named(monkeypatch):
+@pytest.fixture
+def not_built():
+    cpp.library.cache_clear()
+    yield
+    cpp.library.cache_clear()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_a_missing_compiler_is_named(dtype, monkeypatch, not_built):
     def fails(*arguments, **options):
         raise torch._dynamo.exc.BackendCompilerFailed(
             partial(print), RuntimeError("no compiler"), None
         )
 
     monkeypatch.setattr(fused, "compiled", lambda name: fails)
-    weight = nn.Parameter(torch.ones(2))
+    monkeypatch.setattr("torch._inductor.codecache.CppCodeCache.load", fails)
+    weight = nn.Parameter(torch.ones(2, dtype=dtype))
     optimizer = ESGD([weight], fused=True)
     with pytest.raises(RuntimeError, match="needs a C\\+\\+ compiler"):
         train(optimizer, lambda: (weight**4).sum(), 1)

@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 import torch
 
+from equilibrate.kernels import cpp
 from equilibrate.rules import foreach, fused, on_device, reference
 
 DTYPES = [torch.float32, torch.float64, torch.bfloat16]
@@ -34,6 +35,7 @@ LAYOUTS = {
     "empty": [(_contiguous, (0,)), (_contiguous, (3, 0, 2)), (_contiguous, (2,))],
     "all empty": [(_contiguous, (0,))],
     "a block and more": [(_contiguous, (4096,)), (_contiguous, (5000,)), (_contiguous, (1,))],
+    "parts for threads": [(_contiguous, (2, 32768)), (_contiguous, (65537,))],
 }
 SETTINGS = {
     "plain": {},
@@ -148,7 +150,7 @@ def test_the_size_of_an_update_neither_overflows_nor_vanishes(size):
     case = Case("contiguous", torch.float32, "plain")
     plain = case.squares(reference.squares)
     case.gradients = [size * g for g in case.gradients]
-    for rule, tensors in ((reference, False), (foreach, False), (on_device, True)):
+    for rule, tensors in ((reference, False), (foreach, False), (on_device, True), (fused, True)):
         found = case.squares(rule.squares, tensors=tensors) / size**2
         assert_sums(found, plain, torch.float32)
 
@@ -170,14 +172,35 @@ def test_the_compiled_update_is_the_reference(dtype, layout, traced):
     assert_sums(found, case.squares(reference.squares), dtype)
 
 
+@over_settings
+@over_layouts
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_update_in_cpp_is_the_reference(threads, dtype, layout, setting, monkeypatch, traced):
+    """Built once for all cases; a tensor in no order of its own is left to torch."""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    case = Case(layout, dtype, setting)
+    assert_equal(case.run(fused.step, tensors=True), case.run(reference.step), dtype)
+    sums = case.squares(fused.squares, tensors=True)
+    assert_sums(sums, case.squares(reference.squares), dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_cpp_takes_what_lies_in_one_order(dtype, monkeypatch, traced):
+    calls, case = [], Case("channels last", dtype, "plain")
+    monkeypatch.setattr(cpp, "step", lambda p, *others, **settings: calls.append(len(p)))
+    case.run(fused.step, tensors=True)
+    assert calls == ([] if dtype == torch.bfloat16 else [2])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", ["a block and more", "channels last"])
-def test_the_update_built_in_cpp_is_the_reference(layout):
-    case = Case(layout, torch.float32, "scale and all")
+def test_the_update_built_by_torch_is_the_reference(layout):
+    case = Case(layout, torch.bfloat16, "scale and all")
     found = case.run(fused.step, tensors=True)
-    assert_equal(found, case.run(reference.step), torch.float32)
+    assert_equal(found, case.run(reference.step), torch.bfloat16)
     sums = case.squares(fused.squares, tensors=True)
-    assert_sums(sums, case.squares(reference.squares), torch.float32)
+    assert_sums(sums, case.squares(reference.squares), torch.bfloat16)
 
 
 class Kernels:

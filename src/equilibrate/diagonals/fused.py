@@ -1,16 +1,19 @@
-"""Folding into many diagonals at once on a GPU, in one pass: `kernels.fold` for any dtypes.
+"""Folding into many diagonals at once, in one pass: a Triton kernel on a GPU, C++ on a CPU.
 
 The signature is that of folding one tensor after the other (`optim.device_numbers`).
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 
 import torch
 from torch import Tensor
 
 from equilibrate.diagonals import equilibration
+from equilibrate.kernels import capture, cpp
+
+Kernel = Callable[..., tuple[Tensor, Tensor]]
 
 
 def fold(
@@ -22,8 +25,7 @@ def fold(
     fine: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """Fold products into diagonals laid out alike; return sums of |D| and counts of D != 0."""
-    from equilibrate.kernels.fold import fold as kernel
-
+    kernel = _on_gpu() if capture.runs_kernels(diagonals[0].device) else _on_cpu
     if len({d.dtype for d in diagonals}) == 1 and all(map(Tensor.numel, diagonals)):
         return kernel(diagonals, products, old, new, fine, roots=kind is equilibration)
     places: dict[torch.dtype, list[int]] = defaultdict(list)
@@ -43,3 +45,26 @@ def fold(
         torch._foreach_copy_([totals[i] for i in chosen], list(total.unbind()))
         torch._foreach_copy_([counts[i] for i in chosen], list(count.unbind()))
     return totals, counts
+
+
+def _on_gpu() -> Kernel:
+    """Return the kernel, which imports triton."""
+    from equilibrate.kernels.fold import fold as kernel
+
+    return kernel
+
+
+def _on_cpu(
+    diagonals: Sequence[Tensor],
+    products: Sequence[Tensor],
+    old: Tensor,
+    new: Tensor,
+    fine: Tensor,
+    *,
+    roots: bool,
+) -> tuple[Tensor, Tensor]:
+    """Fold by C++; what is not finite counts as nothing measured."""
+    if not fine:
+        products, new = [torch.zeros_like(p) for p in products], torch.zeros_like(new)
+        old = torch.ones_like(old)
+    return cpp.fold(diagonals, products, old, new, roots=roots)

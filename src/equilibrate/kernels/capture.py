@@ -31,6 +31,16 @@ def runs_kernels(device: torch.device) -> bool:
     return device.type == "cuda"
 
 
+def is_host(device: torch.device) -> bool:
+    """Tell whether tensors lie where the host computes, so that reading a number waits for nothing.
+
+    Example:
+        >>> is_host(torch.device("cpu"))
+        True
+    """
+    return device.type == "cpu"
+
+
 def number(value: float, device: torch.device, dtype: torch.dtype = torch.float64) -> Tensor:
     """Return one number on a device, without waiting for it; do not change it.
 

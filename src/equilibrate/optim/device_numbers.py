@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from equilibrate.kernels.capture import capturing, number, numbers
+from equilibrate.kernels.capture import capturing, is_host, number, numbers
 from equilibrate.kernels.lists import alike, same
 from equilibrate.optim import growth, mean_floor
 from equilibrate.optim.columns import FIRST_IN_CAPTURE, Held
@@ -57,7 +57,9 @@ def all_fine(tensors: Sequence[Tensor]) -> Tensor:
     held = [t for t in tensors if t.numel()]
     if not held:
         return number(True, tensors[0].device, torch.bool)
-    sums = list(torch._foreach_norm(held, 1))
+    # One launch on a GPU; on a CPU the norm is a loop of several passes.
+    on_host = is_host(held[0].device)
+    sums = [t.sum() for t in held] if on_host else list(torch._foreach_norm(held, 1))
     if len({s.dtype for s in sums}) > 1:
         sums = [s.double() for s in sums]
     return torch.stack(sums).isfinite().all()

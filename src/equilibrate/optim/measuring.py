@@ -241,8 +241,9 @@ class Measuring(Folding):
         if group["distribution"] == "rademacher" and likes and all_plain(likes):
             if group["fused"] and capture.runs_kernels(likes[0].device):
                 return draw_signs(likes, places, seed=seed, probe=probe)
-            if isinstance(probe, int) and all(p.device.type == "cpu" for p in likes):
-                return draw_signs_together(likes, places, seed=seed, probe=probe)
+            readable = isinstance(probe, int) or capture.is_host(probe.device)
+            if readable and all(p.device.type == "cpu" for p in likes):
+                return draw_signs_together(likes, places, seed=seed, probe=int(probe))
         return [
             draw_part(group["distribution"], p, seed=seed, probe=probe, parameter=i)
             for i, p in numbered

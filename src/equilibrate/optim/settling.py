@@ -126,8 +126,8 @@ class Settling(Agreeing):
         fine = device_numbers.all_fine(list(contributions.values()))
         for place, group in enumerate(self.param_groups):
             own = {p: contributions[p] for p in group["params"] if p in contributions}
-            by_kernel = group["fused"] and capture.runs_kernels(fine.device)
-            kernel = fused_fold.fold if by_kernel else None
+            at_once_here = capture.runs_kernels(fine.device) or capture.is_host(fine.device)
+            kernel = fused_fold.fold if group["fused"] and at_once_here else None
             if own:
                 held, products = self._held(place, list(own)), list(own.values())
                 device_numbers.fold(self._kind, held, products, group["decay"], fine, kernel)

@@ -1,8 +1,9 @@
 """The update in one pass over memory: a Triton kernel on a GPU, compiled C++ on a CPU.
 
-On a GPU one launch moves all tensors of a kind, `kernels.update`. It walks through memory, so it
-takes tensors that are dense and whose gradient and state lie in the same order (channels-last as
-well as contiguous); any other tensor takes the way of `on_device`.
+One launch or call moves all tensors of a kind, `kernels.update` or `kernels.cpp`. It walks through
+memory, so it takes tensors that are dense and whose gradient and state lie in the same order
+(channels-last as well as contiguous), on a CPU of one dtype. Any other tensor takes the way of
+`on_device`, on a CPU compiled by torch.
 """
 
 from collections import defaultdict
@@ -13,14 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from equilibrate.kernels import capture
+from equilibrate.kernels import capture, cpp
 from equilibrate.kernels.lists import alike
 from equilibrate.rules import on_device
 
-_NO_COMPILER = (
-    "fused=True compiles the update for this machine, and that failed. On a CPU it needs a C++ "
-    "compiler (g++ or clang) on the PATH. Install one, or leave fused out."
-)
 _NO_TRITON = (
     "fused=True on a GPU needs the package triton, which comes with torch's CUDA builds. Install "
     "it (pip install triton), or leave fused out."
@@ -45,12 +42,15 @@ def step(
     `steps`, where they are given, count one more for each parameter: in the same launch, if it is
     one.
     """
-    if _at_once(parameters, gradients, diagonals, buffers):
-        columns = parameters, gradients, diagonals, buffers
+    columns = parameters, gradients, diagonals, buffers
+    if _at_once(*columns):
         triton_kernels().step(*columns, damping=damping, fill=fill, steps=steps, **settings)
         return
     if steps is not None:
         steps.add_(1)
+    if cpp.takes(*columns):
+        cpp.step(*columns, damping=damping, fill=fill, **settings)
+        return
     for way, places in _sorted(parameters, gradients, diagonals, buffers):
         taken = [_take(column, places) for column in (parameters, gradients, diagonals)]
         _rule(way, "step")(
@@ -76,6 +76,10 @@ def squares(
             gradients, diagonals, damping=damping, fill=fill, update_limit=update_limit
         )
         return at_once
+    if cpp.takes(gradients, diagonals):
+        return cpp.squares(
+            gradients, diagonals, damping=damping, fill=fill, update_limit=update_limit
+        )
     found = list(torch.zeros_like(damping).unbind())
     for way, places in _sorted(gradients, diagonals):
         sums: Tensor = _rule(way, "squares")(
@@ -118,7 +122,8 @@ def _rule(way: str, name: str) -> Rule:
     """Return one way of computing a step, or the squares."""
     if way == "compiled":
         return partial(_run_compiled, name)
-    rule: Rule = getattr(triton_kernels() if way == "kernel" else on_device, name)
+    module: Any = {"cpp": cpp, "plain": on_device}.get(way) or triton_kernels()
+    rule: Rule = getattr(module, name)
     return rule
 
 
@@ -142,7 +147,14 @@ def _on_gpu(row: Sequence[Tensor]) -> tuple[Any, ...]:
 
 
 def _on_cpu(row: Sequence[Tensor]) -> tuple[Any, ...]:
-    """A compiled function loses what it writes into a double without dimensions (torch 2.13)."""
+    """C++ takes tensors of one dtype at once, where they lie in one order.
+
+    A function compiled by torch loses what it writes into a double without dimensions (2.13).
+    """
+    first = row[0]
+    alike = first.dtype in cpp.DTYPES and len({t.dtype for t in row}) == 1 and in_one_order(row)
+    if alike and capture.is_host(first.device):
+        return ("cpp", first.dtype)
     return ("compiled" if row[0].dim() else "plain",)
 
 
@@ -195,4 +207,4 @@ def _run_compiled(name: str, *tensors: Any, **settings: Any) -> Any:
         try:
             return compiled(name=name)(*tensors, **settings)
         except torch._dynamo.exc.BackendCompilerFailed as error:
-            raise RuntimeError(_NO_COMPILER) from error
+            raise RuntimeError(cpp.NO_COMPILER) from error
