@@ -105,11 +105,15 @@ def draw_signs_together(
     keys = _key(seed, probe, torch.tensor(numbers)) - torch.tensor(starts[:-1]) * _GOLDEN
     own = torch.repeat_interleave(keys, torch.tensor(counts))
     signs = _spread(_mix(own.add_(torch.arange(starts[-1]).mul_(_GOLDEN))))
-    places = (start * SIGNS_PER_WORD for start in starts)
-    return [
-        signs[place : place + like.numel()].view(like.shape).to(like.dtype)
-        for place, like in zip(places, likes, strict=False)
-    ]
+    parts = signs.split_with_sizes([SIGNS_PER_WORD * count for count in counts])
+    return [_cut(part, like) for part, like in zip(parts, likes, strict=True)]
+
+
+def _cut(signs: Tensor, like: Tensor) -> Tensor:
+    """Return the first signs in the shape and the dtype of a parameter."""
+    held = like.numel()
+    own = signs if len(signs) == held else signs[:held]
+    return own.view(like.shape).to(like.dtype)
 
 
 def sign_words(seed: Tensor, probe: Tensor, parameter: Tensor, number: Tensor) -> Tensor:

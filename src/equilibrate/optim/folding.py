@@ -67,7 +67,7 @@ class Folding(Settling):
     def _fold(self, contributions: Mapping[Tensor, Tensor], asked: Iterable[Tensor] = ()) -> bool:
         """Fold one vector's contributions, or drop them whole where any is not finite."""
         known = self._settled and not self._joining and self._untouched(OF_PARAMETER)
-        if known and all(map(self._measured, contributions)):
+        if known and not self._unmeasured(list(contributions)):
             self._fold_on_device(contributions)
             return True
         self._unsettle()

@@ -52,7 +52,8 @@ class Measuring(Folding):
 
         A parameter on which no loss depended so far does not count, until it has a gradient.
         """
-        return bool(self._waiting()) or any(map(self._scheduled, self.param_groups))
+        waiting = self._unmeasured() and self._waiting()
+        return bool(waiting) or any(map(self._scheduled, self.param_groups))
 
     def probe(self, loss: Tensor, *, backward: bool = False) -> bool:
         """When due, measure the curvature of this live, unscaled loss; else return False at once.

@@ -157,9 +157,9 @@ class CurvatureOptimizer(Limiting):
         if self._ranks() is not None:
             self._note_absent(group)
             return [p for p in with_gradient if self._measured(p)]
+        if not self._unmeasured(with_gradient):
+            return with_gradient
         movable = [p for p in with_gradient if self._measured(p)]
-        if len(movable) == len(with_gradient):
-            return movable
         for parameter in with_gradient:
             if parameter in self.state and not self._measured(parameter):
                 self.state[parameter]["absent"] = not self._depends_on(parameter)

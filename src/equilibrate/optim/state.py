@@ -17,6 +17,7 @@ One tensor of the parameter's size, the diagonal, in float32 at least; the rest 
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -34,6 +35,7 @@ _KEPT_PRECISION = (
 )  # fmt: skip
 
 
+@cache
 def wide(dtype: torch.dtype) -> torch.dtype:
     """Return the dtype curvature is kept in: float32 for the half types, else the parameter's."""
     return torch.promote_types(dtype, torch.float32)
