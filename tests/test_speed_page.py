@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import against, probe_cost, replay, update_bandwidth
+from benchmarks import against, bare_probe, probe_cost, replay, update_bandwidth
 from benchmarks.measure import ratio, records
 from benchmarks.models import MODELS, Problem
 from benchmarks.rivals import EVERY, RIVALS, Plain, Probing
@@ -75,6 +75,13 @@ def test_the_cost_of_a_probe_is_recorded(tmp_path, monkeypatch):
     line = probe_cost.measure("sine field", way, CPU, True, 0.0, tmp_path / "probe.jsonl")
     assert math.isfinite(records(tmp_path / "probe.jsonl")[0]["cost"])
     assert "here" in line
+
+
+def test_the_bare_cost_counts_what_comes_on_top_of_a_gradient():
+    runs = bare_probe.calls(MODELS["sine field"](CPU, True))
+    assert all(run() is None for run in runs.values())
+    times = {"SGD": [2.0, 2.0], "gradient": [1.0, 1.0], "product": [5.0, 5.0]}
+    assert bare_probe.cost(times) == 2.0
 
 
 class Traced(ESGD):
