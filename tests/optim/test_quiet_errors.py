@@ -9,6 +9,7 @@ from torch import nn
 from equilibrate import ESGD, JacobiSGD, LossHessian, estimate_equilibration
 from tests.cases import DOUBLE, NETWORK
 from tests.optim.loops import train, train_accumulated, train_by_closure
+from tests.optim.ways import WAYS, over_ways, ways  # noqa: F401
 
 
 @pytest.mark.parametrize("divided", [True, False])
@@ -212,3 +213,18 @@ def test_warnings_point_at_the_users_line():
     with pytest.warns(UserWarning, match="A probe is due") as caught:
         optimizer.step()
     assert caught[0].filename == __file__
+
+
+@over_ways
+@pytest.mark.parametrize("kind", [ESGD, JacobiSGD])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_a_backward_that_needs_what_a_step_has_moved_raises(momentum, dtype, kind, way):
+    """A kernel writes where autograd does not look: without a word the gradient would be wrong."""
+    weights = [torch.ones(size, dtype=dtype, requires_grad=True) for size in (3, (2, 2))]
+    optimizer = kind(weights, momentum=momentum, **WAYS[way])
+    train(optimizer, lambda: sum(w.pow(3).sum() for w in weights), 3)
+    old = sum(w.pow(2).sum() for w in weights)
+    train(optimizer, lambda: sum(w.pow(3).sum() for w in weights), 1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        old.backward()

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
 from equilibrate.kernels import capture, cpp
 from equilibrate.kernels.lists import alike
@@ -42,6 +43,9 @@ def step(
     `steps`, where they are given, count one more for each parameter: in the same launch, if it is
     one.
     """
+    # Kernels write where autograd does not look: a later backward that needs the old values must
+    # raise, as after any change in place.
+    increment_version(parameters)
     columns = parameters, gradients, diagonals, buffers
     if _at_once(*columns):
         triton_kernels().step(*columns, damping=damping, fill=fill, steps=steps, **settings)
