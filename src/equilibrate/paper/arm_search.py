@@ -7,6 +7,7 @@ seeds and times that are not recorded yet are missing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -38,7 +39,7 @@ class ArmSearch:
         problem: by its name among the problems.
         methods: the arms, by name.
         rounds: the settings of every arm's trials, as many in every arm; the winner is the best of
-            all rounds.
+            all rounds. An arm may come in a later one.
         search: how far the trials of a round train.
         epochs: where winners are chosen.
         seeds: that winners train with afterwards.
@@ -71,8 +72,8 @@ class ArmSearch:
 
     @property
     def arms(self) -> list[str]:
-        """The names of the arms."""
-        return list(self.rounds[0])
+        """The names of the arms, in the order in which they come."""
+        return list(dict.fromkeys(arm for each in self.rounds for arm in each))
 
     @property
     def work(self) -> float:
@@ -151,12 +152,14 @@ def _searched(asked: ArmSearch, store: Store, trial: Callable[..., Trial]) -> li
 
 
 def _timed(asked: ArmSearch, problem: Problem, store: Store) -> list[Data]:
-    name, arms = f"{asked.figure}-timing", {arm: asked.methods[arm] for arm in asked.arms}
-    how = (asked.problem, arms, asked.precision, asked.timed_together)
-    try:
-        return [{**timing(store.for_times(), name, problem, *how), "timing": asked.problem}]
-    except NotRecorded:  # of a frozen store, or left for later
-        return []
+    """Return the times of all arms, side by side; where they are missing, of those of round one."""
+    for names in dict.fromkeys((tuple(asked.arms), tuple(asked.rounds[0]))):
+        arms = {arm: asked.methods[arm] for arm in names}
+        how = (asked.problem, arms, asked.precision, asked.timed_together)
+        with suppress(NotRecorded):  # of a frozen store, or left for later
+            found = timing(store.for_times(), f"{asked.figure}-timing", problem, *how)
+            return [{**found, "timing": asked.problem}]
+    return []
 
 
 def _trial(

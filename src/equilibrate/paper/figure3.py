@@ -3,14 +3,16 @@
 Every arm (`arms.py`) is the best of a random search with equally many trials over equally many
 decades, at seed 0; on MNIST the winners go on to 750,000 updates, Sutskever's budget. They then
 train with two more seeds. The error is the squared error over the whole training set.
+
+An arm that came later is a round of its own: records without it are shown as they are.
 """
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from equilibrate.paper import figure3_claims, figure3_drawing
-from equilibrate.paper.arm_search import ArmSearch, Problems, compute_searches, split
-from equilibrate.paper.arms import ARMS, PUBLISHED
+from equilibrate.paper.arm_search import ArmSearch, Problems, Round, compute_searches, split
+from equilibrate.paper.arms import ARMS, LATER, PUBLISHED
 from equilibrate.paper.figure import Description, Figure, Judgement, Records
 from equilibrate.paper.records import Store
 from equilibrate.study.problems import BUILT_IN
@@ -80,7 +82,7 @@ def _searched(chosen: Settings, task: Task) -> ArmSearch:
         figure="figure3",
         problem=task.problem,
         methods=ARMS,
-        rounds=[{arm: _drawn(chosen, arm) for arm in task.arms}],
+        rounds=_rounds(chosen, task),
         search=Search(rungs, eta=max(2, chosen.trials)),
         epochs=task.epochs,
         seeds=range(1, chosen.seeds),
@@ -91,6 +93,12 @@ def _searched(chosen: Settings, task: Task) -> ArmSearch:
         quick=chosen.quick,
         optional=task.optional,
     )
+
+
+def _rounds(chosen: Settings, task: Task) -> list[Round]:
+    first = [arm for arm in task.arms if arm not in LATER]
+    later = [arm for arm in task.arms if arm in LATER]
+    return [{arm: _drawn(chosen, arm) for arm in arms} for arms in (first, later) if arms]
 
 
 def compute(
