@@ -150,6 +150,9 @@ def test_it_is_esgd_as_shipped_but_for_the_floor():
     one, other = ARMS["esgd"], ARMS[FLOOR]
     assert other.fixed == {**one.fixed, "mean_floor": True}
     assert (other.optimizer, other.space) == (one.optimizer, one.space)
+    full = figure3.settings(False)
+    drawn = [{**own, "mean_floor": True} for own in figure3._drawn(full, "esgd")]
+    assert figure3._drawn(full, FLOOR) == drawn
 
 
 def test_the_full_figure_searches_it_apart_and_the_quick_one_does_not():

@@ -72,8 +72,11 @@ ARMS: dict[str, Method] = {
     )
 }
 
-LATER = ("esgd-floor",)
-"""Arms that came after records were published: searched apart, and shown once they are recorded."""
+LATER = {"esgd-floor": "esgd"}
+"""Arms that came after records were published, each with the arm whose drawn settings it has too.
+
+They are searched apart, and shown once they are recorded.
+"""
 
 PUBLISHED: dict[str, dict[str, float]] = {
     "sgd": {"lr": 0.06},

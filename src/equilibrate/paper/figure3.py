@@ -7,7 +7,7 @@ train with two more seeds. The error is the squared error over the whole trainin
 An arm that came later is a round of its own: records without it are shown as they are.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from equilibrate.paper import figure3_claims, figure3_drawing
@@ -128,7 +128,8 @@ def _drawn(chosen: Settings, arm: str) -> list[dict[str, Any]]:
     """Return the settings an arm is searched over; in a quick run, those published."""
     if chosen.quick:
         return [{**ARMS[arm].fixed, **PUBLISHED[arm]}]
-    return ARMS[arm].settings(chosen.trials, seed=chosen.seed)
+    sequence = LATER.get(arm, arm)  # the same learning rates, so that the two differ by one thing
+    return replace(ARMS[arm], name=sequence).settings(chosen.trials, seed=chosen.seed)
 
 
 FIGURE = Figure(
