@@ -18,9 +18,9 @@ from equilibrate.study.progress import Progress
 from tests.paper.made_up import falling, made_up
 from tests.paper.shrunken import FIGURE3, PROBLEMS, shrink
 
-(FLOOR,) = LATER
+(ADDED,) = LATER
 WITH_IT = replace(
-    FIGURE3, tasks=tuple(replace(task, arms=(*task.arms, FLOOR)) for task in FIGURE3.tasks)
+    FIGURE3, tasks=tuple(replace(task, arms=(*task.arms, ADDED)) for task in FIGURE3.tasks)
 )
 
 
@@ -79,7 +79,7 @@ def test_an_arm_with_a_trial_missing_is_not_shown(before, folder):
     whole = computed(WITH_IT, Store(folder, timed=False))
     for path in folder.glob("*/records.jsonl"):
         lines = path.read_text().splitlines()
-        last = max(i for i, line in enumerate(lines) if FLOOR in line and '"seed":0' in line)
+        last = max(i for i, line in enumerate(lines) if ADDED in line and '"seed":0' in line)
         path.write_text("\n".join(lines[:last] + lines[last + 1 :]) + "\n")
     found = computed(WITH_IT, Store(folder, frozen=True))
     assert found == before[1] != whole
@@ -90,14 +90,14 @@ def test_only_what_is_missing_is_trained(before, folder, trained, seeds):
     settings = replace(WITH_IT, seeds=seeds)
     found, _ = split(computed(settings, Store(folder, timed=False)))
     searched = [(0, FIGURE3.trials), *((seed, 1) for seed in range(1, seeds))]
-    asked = [(problem, FLOOR, seed) for problem in ("MNIST", "CURVES-like") for seed, n in searched
+    asked = [(problem, ADDED, seed) for problem in ("MNIST", "CURVES-like") for seed, n in searched
              for _ in range(n)]  # fmt: skip
     assert sorted(trained.values()) == sorted(asked)
     for task in WITH_IT.tasks:
-        arm = arms_of(found, task.problem)[FLOOR]
+        arm = arms_of(found, task.problem)[ADDED]
         assert (len(arm.searched), len(arm.seeds)) == (FIGURE3.trials, seeds)
         assert arm.trained == task.long_epochs
-        assert arm.best["settings"]["mean_floor"] is True
+        assert arm.best["settings"]["decay"] == 0.9995
         old, now = (read_records(at / f"figure3-{task.problem}") for at in (before[0], folder))
         assert {key: now[key] for key in old} == old
 
@@ -111,7 +111,7 @@ def test_the_command_trains_it_alone_beside_published_records(folder, trained, m
     monkeypatch.setattr(arm_timing, "_measure", None)
     command = ["paper", "figure3", "--task", "mnist", "--records-only", "--untimed", "--seeds", "1"]
     assert cli.main([*command, "--out", str(folder.parent)]) == 0
-    assert list(trained.values()) == [("MNIST", FLOOR, 0)] * FIGURE3.trials
+    assert list(trained.values()) == [("MNIST", ADDED, 0)] * FIGURE3.trials
 
 
 def test_times_of_the_other_arms_are_used_until_all_are_measured(before, folder):
@@ -135,7 +135,7 @@ def test_times_of_the_other_arms_are_used_until_all_are_measured(before, folder)
 def test_it_is_drawn_and_told_to_be_ours(folder):
     records = computed(WITH_IT, Store(folder, timed=False))
     described = figure3.describe(WITH_IT, records)
-    label = ARMS[FLOOR].label
+    label = ARMS[ADDED].label
     assert [table.rows[-1][0] for table in described.tables] == [label, label]
     assert [note.startswith(f"{label} is not the paper's") for note in described.notes][-1]
     assert label in _drawn(WITH_IT, records)
@@ -146,20 +146,20 @@ def test_every_arm_has_a_colour_of_its_own():
     assert len(set(COLOURS.values())) == len(ARMS)
 
 
-def test_it_is_esgd_as_shipped_but_for_the_floor():
-    one, other = ARMS["esgd"], ARMS[FLOOR]
-    assert other.fixed == {**one.fixed, "mean_floor": True}
+def test_it_is_esgd_as_shipped_but_for_the_memory():
+    one, other = ARMS["esgd"], ARMS[ADDED]
+    assert other.fixed == {**one.fixed, "decay": 0.9995}
     assert (other.optimizer, other.space) == (one.optimizer, one.space)
     full = figure3.settings(False)
-    drawn = [{**own, "mean_floor": True} for own in figure3._drawn(full, "esgd")]
-    assert figure3._drawn(full, FLOOR) == drawn
+    drawn = [{**own, "decay": 0.9995} for own in figure3._drawn(full, "esgd")]
+    assert figure3._drawn(full, ADDED) == drawn
 
 
 def test_the_full_figure_searches_it_apart_and_the_quick_one_does_not():
     for task in figure3.settings(False).tasks:
         first, later = figure3._searched(figure3.settings(False), task).rounds
-        assert tuple(first) == tuple(arm for arm in ARMS if arm != FLOOR)
-        assert {arm: len(own) for arm, own in later.items()} == {FLOOR: 8}
+        assert tuple(first) == tuple(arm for arm in ARMS if arm != ADDED)
+        assert {arm: len(own) for arm, own in later.items()} == {ADDED: 8}
     for task in figure3.settings(True).tasks:
         (only,) = figure3._searched(figure3.settings(True), task).rounds
         assert tuple(only) == task.arms
@@ -190,10 +190,10 @@ def _judged(records):
 def test_no_sentence_is_judged_by_it_and_all_tell_of_it(end, seeds, lr):
     others = [run for arm, last in ENDS.items() for run in _runs(arm, last, 3)]
     without = _judged(others)
-    beside = _judged([*others, *_runs(FLOOR, end, seeds, epochs=5000, lr=lr)])
+    beside = _judged([*others, *_runs(ADDED, end, seeds, epochs=5000, lr=lr)])
     assert len(without) == 8
     for claim, judged in beside.items():
         said, told = judged.ours.split("; ESGD is judged as shipped and as Algorithm 1, not by ")
         assert replace(judged, ours=said) == without[claim]
-        assert told.count(ARMS[FLOOR].label) == 2
+        assert told.count(ARMS[ADDED].label) == 2
         assert ("upper edge" in told) == (lr == 0.0995)

@@ -20,7 +20,7 @@ COLOURS = {
     "esgd-literal": GREEN,
     "esgd-warm": BLUE,
     "esgd": VERMILION,
-    "esgd-floor": GREY,
+    "esgd-memory": GREY,
 }
 
 
