@@ -11,9 +11,10 @@ import pytest
 
 from equilibrate.paper import momentum, run
 from equilibrate.paper.figures import FIGURES
-from equilibrate.paper.momentum_arms import momentum_arms
+from equilibrate.paper.momentum_arms import MOMENTUM_ARMS, momentum_arms
 from equilibrate.paper.publish import claims_page
 from equilibrate.paper.records import Store
+from equilibrate.study.journal import read_records
 from equilibrate.study.progress import Progress
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -104,6 +105,20 @@ def test_the_page_on_momentum_tells_what_the_studies_gave(study, section, task, 
     rows = _rows_under(page[page.index(section) :].splitlines(), title)
     assert len(expected) == 5
     assert [row[: len(expected[0])] for row in rows] == expected
+
+
+def test_the_page_on_momentum_tells_how_the_winners_of_both_rounds_ended():
+    page = (RESULTS.parent / "docs" / "momentum.md").read_text()
+    rows = _rows_under(page.splitlines(), "as long, so both ends are known:")
+    told = [[cell.replace("the same", "").strip(" /").split(" / ") for cell in r[1:]] for r in rows]
+    ended: dict[str, list[list[str]]] = {name: [] for name in MOMENTUM_ARMS}
+    for task, epochs in (("mnist", 2500), ("curves-like", 7500)):
+        found = read_records(RESULTS / "records" / f"falling-{task}").values()
+        for name, cells in ended.items():
+            own = [r for r in found if r["method"] == name and r["epochs"] == epochs]
+            in_order = sorted(own, key=lambda record: record["provenance"]["time"])
+            cells.append([f"{record['final_error']:.3g}" for record in in_order])
+    assert told == list(ended.values())
 
 
 def test_the_picture_on_the_page_is_the_one_published():
