@@ -60,7 +60,8 @@ class Plain:
 class Probing(Plain):
     """The loop around ESGD: one line more; `share` of the batch is probed.
 
-    `joined` computes one gradient for the probe and the step.
+    `joined` computes one gradient for the probe and the step; `calibrated` losses, each with a
+    graph of its own, take the place of the warm-up.
     """
 
     hessian = True
@@ -71,9 +72,14 @@ class Probing(Plain):
         make: Callable[..., Any],
         share: float = 1.0,
         joined: bool = True,
+        calibrated: int = 0,
     ) -> None:
         super().__init__(problem, make)
         self.share, self.joined = share, joined
+        if calibrated:
+            with self._attention():
+                losses = (problem.loss(1.0) for _ in range(calibrated))
+                self.optimizer.calibrate(losses, release=True)
 
     def iterate(self) -> None:
         if self.share < 1:
@@ -224,10 +230,15 @@ def _torch(kind: Any, **options: Any) -> Callable[[Problem], Plain]:
     return lambda problem: Plain(problem, lambda p: kind(p, lr=1e-6, **options))
 
 
-def _esgd(share: float = 1.0, joined: bool = True, **options: Any) -> Callable[[Problem], Plain]:
-    # Fewer vectors at the start than by default: it is not timed.
-    options |= {"lr": 1e-6, "warmup_probes": 3}
-    return lambda problem: Probing(problem, lambda p: ESGD(p, **options), share, joined)
+_START = 3  # vectors before the first step: fewer than by default, for it is not timed
+
+
+def _esgd(
+    share: float = 1.0, joined: bool = True, calibrated: int = 0, **options: Any
+) -> Callable[[Problem], Plain]:
+    options |= {"lr": 1e-6, "warmup_probes": _START}
+    how = share, joined, calibrated
+    return lambda problem: Probing(problem, lambda p: ESGD(p, **options), *how)
 
 
 RIVALS = [
@@ -239,6 +250,7 @@ RIVALS = [
     Rival("ESGD, probe and backward apart", _esgd(joined=False)),
     Rival("ESGD", _esgd()),
     Rival("ESGD, fused", _esgd(fused=True)),
+    Rival("ESGD, fused, calibrated", _esgd(calibrated=_START, fused=True)),
     Rival("ESGD, fused, probing a quarter", _esgd(0.25, fused=True)),
     Rival("ESGD of torchzero, every 20", _torchzero),
     Rival("AdaHessian, every step", _of_package("AdaHessian", 1)),

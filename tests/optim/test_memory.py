@@ -4,6 +4,7 @@ import gc
 import os
 import sys
 import tracemalloc
+import weakref
 
 import pytest
 import torch
@@ -65,6 +66,43 @@ def test_the_graph_of_the_gradient_is_freed_at_once():
         assert _resident() - before < 100e6  # five graphs kept would be 400 MB
     finally:
         gc.enable()
+
+
+class Held:
+    """What autograd keeps for a backward pass, so that one can see when it is let go."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+
+def _calibrated(scaling: str, release: bool) -> tuple[ESGD, list[torch.Tensor], int]:
+    """Calibrate on three losses; also return how much of what they saved is still there."""
+    weight = torch.tensor([0.5, 2.0], requires_grad=True)
+    optimizer, saved = ESGD([weight], scaling=scaling), []
+
+    def pack(tensor):
+        held = Held(tensor.detach())
+        saved.append(weakref.ref(held))
+        return held
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda held: held.tensor):
+        losses = [weight.exp().square().sum() for _ in range(3)]
+    assert optimizer.calibrate(losses, release=release) == 3
+    return optimizer, losses, sum(held() is not None for held in saved)
+
+
+@pytest.mark.parametrize("scaling", ["row", "row-column"])
+def test_calibrating_frees_every_graph_where_that_is_asked_for(scaling):
+    """The diagonal is the same; a loss whose graph was freed can be used no more."""
+    keeping, losses, kept = _calibrated(scaling, release=False)
+    freeing, used, left = _calibrated(scaling, release=True)
+    torch.testing.assert_close(freeing.diagonal(), keeping.diagonal(), rtol=0, atol=0)
+    assert left <= kept - len(losses)
+    losses[0].backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        used[0].backward()
+    with pytest.raises(RuntimeError, match="already backpropagated"):
+        freeing.calibrate(used, release=True)
 
 
 def _resident() -> float:

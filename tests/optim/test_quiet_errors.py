@@ -228,3 +228,31 @@ def test_a_backward_that_needs_what_a_step_has_moved_raises(momentum, dtype, kin
     train(optimizer, lambda: sum(w.pow(3).sum() for w in weights), 1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         old.backward()
+
+
+@over_ways
+@pytest.mark.parametrize("sizes", [(4, 100_000), (100_000, 4), ((2, 3), (3, 2))], ids=str)
+def test_a_state_of_another_shape_is_refused(sizes, way):
+    """A kernel that goes by one size alone would read and write beyond the end of the other."""
+    saved, own = (torch.ones(size, requires_grad=True) for size in sizes)
+    options = {"momentum": 0.9, "growth_limit": None, **WAYS[way]}
+    first, second = ESGD([saved], **options), ESGD([own], **options)
+    train(first, lambda: saved.pow(4).sum(), 2)
+    second.load_state_dict(first.state_dict())
+    with pytest.raises((RuntimeError, ValueError)):
+        train(second, lambda: own.pow(4).sum(), 25)
+    assert torch.equal(own, torch.ones(sizes[1]))
+
+
+@over_ways
+def test_another_default_device_changes_nothing(way):
+    ends = []
+    for device in ("cpu", "meta"):
+        weight = torch.ones(5, requires_grad=True)
+        optimizer = ESGD([weight], momentum=0.9, **WAYS[way])
+        train(optimizer, lambda w=weight: w.pow(4).sum(), 1)
+        with torch.device(device):
+            weight.grad = weight.detach().clone()
+            optimizer.step()
+        ends.append(weight.detach())
+    assert torch.equal(*ends)

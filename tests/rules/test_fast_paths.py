@@ -194,6 +194,17 @@ def test_cpp_takes_what_lies_in_one_order(dtype, monkeypatch, traced):
 
 
 @pytest.mark.slow
+def test_sums_in_cpp_do_not_depend_on_the_threads(monkeypatch):
+    torch.manual_seed(0)
+    columns = [[torch.randn(300_000).abs() for _ in range(2)] for _ in range(2)]
+    none = torch.zeros(2, dtype=torch.float64)
+    found = []
+    for threads in (1, 2, 3, 8, 8, 8):
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        found.append(cpp.squares(*columns, damping=none, fill=none).tolist())
+    assert all(each == found[0] for each in found)
+
+
 @pytest.mark.parametrize("layout", ["a block and more", "channels last"])
 def test_the_update_built_by_torch_is_the_reference(layout):
     case = Case(layout, torch.bfloat16, "scale and all")

@@ -12,34 +12,55 @@ from functools import cache
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 
 from equilibrate.kernels import capture
 from equilibrate.kernels.cpp_source import source
 from equilibrate.kernels.lists import alike
 
 DTYPES = {torch.float32: "float", torch.float64: "double"}
+_PLAIN = {Tensor, Parameter}
 _FLAGS = ("-ftree-loop-vectorize", "-fno-math-errno")  # a root that sets errno is no vector's
 
 NO_COMPILER = (
     "fused=True compiles the update for this machine, and that failed. On a CPU it needs a C++ "
-    "compiler (g++ or clang) on the PATH. Install one, or leave fused out."
+    "compiler (g++ or clang) on the PATH and a cache it can write (TORCHINDUCTOR_CACHE_DIR). See "
+    "to them, or leave fused out."
 )
 
 
 @cache
 def library() -> CDLL:
     """Return the functions, built where this machine has not built them before."""
-    from torch._inductor.codecache import CppCodeCache  # a second to import, for this alone
-
     try:
+        from torch._inductor.codecache import CppCodeCache  # a second to import, for this alone
+
         built: CDLL = CppCodeCache.load(source(list(DTYPES.values())), extra_flags=_FLAGS)
-    except Exception as error:  # whatever the compiler says
-        raise RuntimeError(NO_COMPILER) from error
+    except Exception as error:  # whatever the compiler says, or a cache that cannot be written
+        raise RuntimeError(f"{NO_COMPILER} The reason: {error}") from error
     return built
 
 
+def knows(tensors: Sequence[Tensor]) -> bool:
+    """Tell whether these are plain tensors of one dtype that C++ is built for, on the CPU.
+
+    A tensor of a class of its own may hold nothing at its address.
+
+    Example:
+        >>> knows([torch.ones(2), torch.ones(3)]), knows([torch.ones(2), torch.ones(3).double()])
+        (True, False)
+    """
+    first = tensors[0]
+    return (
+        first.dtype in DTYPES
+        and capture.is_host(first.device)
+        and {type(tensor) for tensor in tensors} <= _PLAIN
+        and len({tensor.dtype for tensor in tensors}) == 1
+    )
+
+
 def takes(*columns: Sequence[Tensor] | None) -> bool:
-    """Tell whether one call takes whole lists: on the CPU, contiguous, none empty, one dtype.
+    """Tell whether one call takes whole lists: plain, contiguous, none empty, of one dtype.
 
     Example:
         >>> whole, half = [torch.ones(2), torch.ones(3)], [torch.ones(2).half()] * 2
@@ -47,10 +68,8 @@ def takes(*columns: Sequence[Tensor] | None) -> bool:
         (True, False)
     """
     given = [column for column in columns if column is not None]
-    first = given[0]
-    if not first or not capture.is_host(first[0].device) or first[0].dtype not in DTYPES:
-        return False
-    return alike(*given) and len({column[0].dtype for column in given}) == 1
+    together = [tensor for column in given for tensor in column]
+    return bool(given[0]) and knows(together) and alike(*given)
 
 
 def step(
@@ -93,7 +112,7 @@ def squares(
     update_limit: float | None = None,
 ) -> Tensor:
     """Return the sum of u^2 over every tensor, as `rules.on_device.squares` does."""
-    found = torch.empty(len(gradients), dtype=torch.float64)
+    found = torch.empty(len(gradients), dtype=torch.float64, device="cpu")
     columns = _addresses(gradients), _addresses(diagonals)
     numbers = *_damped(damping, fill), c_double(_limit(update_limit))
     _call("squares", gradients, *columns, *numbers, c_void_p(found.data_ptr()))
@@ -112,8 +131,8 @@ def fold(
 
     D <- sqrt((old D)^2 + (new Hv)^2) with `roots`, else D <- old D + new Hv.
     """
-    sums = torch.empty(len(diagonals), dtype=torch.float64)
-    seen = torch.empty(len(diagonals), dtype=torch.int64)
+    sums = torch.empty(len(diagonals), dtype=torch.float64, device="cpu")
+    seen = torch.empty(len(diagonals), dtype=torch.int64, device="cpu")
     columns = _addresses(diagonals), _addresses(products)
     factors = _doubles(old.tolist()), _doubles(new.tolist())
     results = c_void_p(sums.data_ptr()), c_void_p(seen.data_ptr())

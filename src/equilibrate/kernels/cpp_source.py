@@ -5,29 +5,30 @@ _OVER = """
 #include <cmath>
 #include <cstdint>
 #include <type_traits>
+#include <vector>
 
 struct Sums { double total = 0; int64_t count = 0; };
 
 // Run over the n elements of one tensor in parts, by several threads where they are many. `run`
-// takes where its part begins and how long it is; what the parts return is added up, which also
-// rounds less than one long sum. Loops are in functions of their own: inside a lambda they are not
-// known to be free of aliases.
+// takes where its part begins and how long it is. What the parts return is added up in their order,
+// so that the sum is the same with any number of threads; it also rounds less than one long sum.
+// Loops are in functions of their own: inside a lambda they are not known to be free of aliases.
 template <typename Run> Sums over(int64_t n, int threads, Run run) {
   const int64_t part = 4096, parts = (n + part - 1) / part;
-  double total = 0;
-  int64_t count = 0;
-  auto add = [=](int64_t i, double& total, int64_t& count) {
-    const Sums found = run(i * part, std::min(part, n - i * part));
-    total += found.total;
-    count += found.count;
-  };
+  std::vector<Sums> found(parts);
+  auto one = [&](int64_t i) { found[i] = run(i * part, std::min(part, n - i * part)); };
   if (threads == 1 || parts < 8) {
-    for (int64_t i = 0; i < parts; i++) add(i, total, count);
+    for (int64_t i = 0; i < parts; i++) one(i);
   } else {
-#pragma omp parallel for num_threads(threads) reduction(+ : total, count)
-    for (int64_t i = 0; i < parts; i++) add(i, total, count);
+#pragma omp parallel for num_threads(threads)
+    for (int64_t i = 0; i < parts; i++) one(i);
   }
-  return {total, count};
+  Sums all;
+  for (const Sums& each : found) {
+    all.total += each.total;
+    all.count += each.count;
+  }
+  return all;
 }
 """
 

@@ -25,14 +25,22 @@ def same(tensors: Sequence[Tensor | None], others: Sequence[Tensor]) -> bool:
 def alike(first: Sequence[Tensor], *others: Sequence[Tensor] | None) -> bool:
     """Tell whether one launch takes them all: contiguous, none empty, one dtype in each column.
 
+    Every row has one shape: a kernel goes by that of its first tensor, and would read and write
+    beyond the end of a smaller one (a state that was loaded for another network).
+
     Example:
         >>> import torch
         >>> alike([torch.zeros(2), torch.zeros(3)], [torch.zeros(2), torch.zeros(3).double()])
         False
+        >>> alike([torch.zeros(2)], [torch.zeros(1)])
+        False
     """
-    for column in (first, *others):
-        if column and not all(map(Tensor.is_contiguous, column)):
+    shapes = list(map(Tensor.size, first))
+    for column in filter(None, (first, *others)):
+        if not all(map(Tensor.is_contiguous, column)):
             return False
-        if column and len({tensor.dtype for tensor in column}) > 1:
+        if len({tensor.dtype for tensor in column}) > 1:
+            return False
+        if column is not first and list(map(Tensor.size, column)) != shapes:
             return False
     return bool(first) and all(map(Tensor.numel, first))

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from equilibrate.diagonals import one_by_one
 from equilibrate.kernels.capture import capturing, is_host, number, numbers
 from equilibrate.kernels.lists import alike, same
 from equilibrate.optim import growth, mean_floor
@@ -80,7 +81,7 @@ def fold(
     grown = kept + 1.0
     diagonals = [state["diagonal"] for state in held.states]
     products = laid_out_like(contributions, diagonals)
-    run: Any = kernel or _fold_each
+    run: Any = kernel or one_by_one.fold
     totals, seen = run(kind, diagonals, products, *kind.shares(grown), fine)
     held.write(
         weight=torch.where(fine, grown, weight),
@@ -102,23 +103,6 @@ def _like(contribution: Tensor, diagonal: Tensor) -> Tensor:
     if contribution.dtype == diagonal.dtype and in_one_order((contribution, diagonal)):
         return contribution
     return torch.empty_like(diagonal).copy_(contribution)
-
-
-def _fold_each(
-    kind: ModuleType,
-    diagonals: Sequence[Tensor],
-    products: Sequence[Tensor],
-    old: Tensor,
-    new: Tensor,
-    fine: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """Fold one tensor after the other; return the sums of their sizes and what is not zero."""
-    old, new = torch.where(fine, old, 1.0), torch.where(fine, new, 0.0)
-    for d, product, a, b in zip(diagonals, products, old.unbind(), new.unbind(), strict=True):
-        kind.mix_(d, torch.where(fine, product, 0.0), a, b)
-    sizes = [kind.magnitude(d) for d in diagonals]
-    totals = [d.sum(dtype=torch.float64) for d in sizes]
-    return torch.stack(totals), torch.stack([d.count_nonzero() for d in sizes])
 
 
 def mean_scale(groups: Sequence[Held]) -> Tensor:

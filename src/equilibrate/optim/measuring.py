@@ -109,12 +109,15 @@ class Measuring(Folding):
         self._note_gradients()
         return hessian
 
-    def calibrate(self, losses: Iterable[Tensor]) -> int:
+    def calibrate(self, losses: Iterable[Tensor], *, release: bool = False) -> int:
         """Measure without stepping: one probe for each loss of an iterable, folded at once.
 
         Give a generator over the data loader, so that only one graph is alive at a time. Returns
         the number of probes folded; products that are not finite are left out. It takes the place
         of the warm-up, so give it twenty losses or more.
+
+        `release=True` frees the graph of each loss on the way, as a backward pass would: less
+        memory than for a warm-up, and no loss may then come twice or be backpropagated.
         """
         self._require_itself()
         if self._pending:
@@ -125,7 +128,10 @@ class Measuring(Folding):
         for loss in losses:
             seen += 1
             self._agree("calibrate")
-            contributions = self._contributions(LiveLoss(loss, parameters), parameters)
+            hessian = LiveLoss(loss, parameters)
+            if release:
+                hessian.share(1)
+            contributions = self._contributions(hessian, parameters)
             found = Pending()
             found.add(parameters, contributions)
             folded += self._fold(self._mean_pending(found), parameters)

@@ -44,7 +44,7 @@ class RowColumn(CurvatureOptimizer):
         super()._forget_volatile()
         self._roots = {}
 
-    def calibrate(self, losses: Iterable[Tensor]) -> int:
+    def calibrate(self, losses: Iterable[Tensor], *, release: bool = False) -> int:
         """Measure without stepping, as `Measuring.calibrate`; after a warm-up on the first loss."""
         rest = iter(losses)
         first = next(rest, None)
@@ -54,7 +54,7 @@ class RowColumn(CurvatureOptimizer):
             warm = {p: g["warmup_probes"] for p, g in self._groups().items()}
             fresh = {p: warm[p] for p in self._unmeasured()}
             self._warm_up(LiveLoss(first, self._trainable()), fresh)
-        return super().calibrate(chain([first], rest))
+        return super().calibrate(chain([first], rest), release=release)
 
     def observe(self, vectors: Sequence[Tensor | None], products: Sequence[Tensor | None]) -> None:
         """Add products computed elsewhere, as `Measuring.observe`; not for rows and columns."""

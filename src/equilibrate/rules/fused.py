@@ -155,15 +155,13 @@ def _on_cpu(row: Sequence[Tensor]) -> tuple[Any, ...]:
 
     A function compiled by torch loses what it writes into a double without dimensions (2.13).
     """
-    first = row[0]
-    alike = first.dtype in cpp.DTYPES and len({t.dtype for t in row}) == 1 and in_one_order(row)
-    if alike and capture.is_host(first.device):
-        return ("cpp", first.dtype)
+    if cpp.knows(row) and in_one_order(row):
+        return ("cpp", row[0].dtype)
     return ("compiled" if row[0].dim() else "plain",)
 
 
 def in_one_order(tensors: Sequence[Tensor]) -> bool:
-    """Tell whether tensors of one shape fill their memory without gaps, in the same order.
+    """Tell whether tensors have one shape and fill their memory without gaps, in the same order.
 
     Example:
         >>> image = torch.zeros(2, 3, 4, 4)
@@ -173,6 +171,8 @@ def in_one_order(tensors: Sequence[Tensor]) -> bool:
         True
     """
     first = tensors[0]
+    if any(t.shape != first.shape for t in tensors):
+        return False
     if all(t.is_contiguous() for t in tensors):
         return True
     return _dense(first) and all(t.stride() == first.stride() for t in tensors)
