@@ -9,7 +9,6 @@ from torch import nn
 from equilibrate import ESGD, JacobiSGD, LossHessian, estimate_equilibration
 from tests.cases import DOUBLE, NETWORK
 from tests.optim.loops import train, train_accumulated, train_by_closure
-from tests.optim.ways import WAYS, over_ways, ways  # noqa: F401
 
 
 @pytest.mark.parametrize("divided", [True, False])
@@ -213,46 +212,3 @@ def test_warnings_point_at_the_users_line():
     with pytest.warns(UserWarning, match="A probe is due") as caught:
         optimizer.step()
     assert caught[0].filename == __file__
-
-
-@over_ways
-@pytest.mark.parametrize("kind", [ESGD, JacobiSGD])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_a_backward_that_needs_what_a_step_has_moved_raises(momentum, dtype, kind, way):
-    """A kernel writes where autograd does not look: without a word the gradient would be wrong."""
-    weights = [torch.ones(size, dtype=dtype, requires_grad=True) for size in (3, (2, 2))]
-    optimizer = kind(weights, momentum=momentum, **WAYS[way])
-    train(optimizer, lambda: sum(w.pow(3).sum() for w in weights), 3)
-    old = sum(w.pow(2).sum() for w in weights)
-    train(optimizer, lambda: sum(w.pow(3).sum() for w in weights), 1)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        old.backward()
-
-
-@over_ways
-@pytest.mark.parametrize("sizes", [(4, 100_000), (100_000, 4), ((2, 3), (3, 2))], ids=str)
-def test_a_state_of_another_shape_is_refused(sizes, way):
-    """A kernel that goes by one size alone would read and write beyond the end of the other."""
-    saved, own = (torch.ones(size, requires_grad=True) for size in sizes)
-    options = {"momentum": 0.9, "growth_limit": None, **WAYS[way]}
-    first, second = ESGD([saved], **options), ESGD([own], **options)
-    train(first, lambda: saved.pow(4).sum(), 2)
-    second.load_state_dict(first.state_dict())
-    with pytest.raises((RuntimeError, ValueError)):
-        train(second, lambda: own.pow(4).sum(), 25)
-    assert torch.equal(own, torch.ones(sizes[1]))
-
-
-@over_ways
-def test_another_default_device_changes_nothing(way):
-    ends = []
-    for device in ("cpu", "meta"):
-        weight = torch.ones(5, requires_grad=True)
-        optimizer = ESGD([weight], momentum=0.9, **WAYS[way])
-        train(optimizer, lambda w=weight: w.pow(4).sum(), 1)
-        with torch.device(device):
-            weight.grad = weight.detach().clone()
-            optimizer.step()
-        ends.append(weight.detach())
-    assert torch.equal(*ends)
