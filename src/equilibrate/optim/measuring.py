@@ -13,12 +13,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from equilibrate.curvature.fused import draw_signs
 from equilibrate.curvature.graph import reached
-from equilibrate.curvature.vectors import draw_signs_together
-from equilibrate.distributed import all_plain, draw_part
-from equilibrate.kernels import capture
 from equilibrate.optim.arguments import check_layouts, check_observed
+from equilibrate.optim.drawing import drawn
 from equilibrate.optim.folding import Folding
 from equilibrate.optim.live_loss import LiveLoss, check_loss
 from equilibrate.optim.pending import Pending
@@ -237,21 +234,6 @@ class Measuring(Folding):
         first = 0
         for group in self.param_groups:
             numbered = [(i, p) for i, p in enumerate(group["params"], first) if p.requires_grad]
-            vectors += self._drawn(group, numbered)
+            vectors += drawn(group, numbered)
             first += len(group["params"])
         return vectors
-
-    def _drawn(self, group: Group, numbered: list[tuple[int, Tensor]]) -> list[Tensor]:
-        """Draw for the parameters of one group: signs at once, where that can be."""
-        seed, probe = group["seed"], group["probe_index"]
-        likes, places = [p for _, p in numbered], [i for i, _ in numbered]
-        if group["distribution"] == "rademacher" and likes and all_plain(likes):
-            if group["fused"] and capture.runs_kernels(likes[0].device):
-                return draw_signs(likes, places, seed=seed, probe=probe)
-            readable = isinstance(probe, int) or capture.is_host(probe.device)
-            if readable and all(p.device.type == "cpu" for p in likes):
-                return draw_signs_together(likes, places, seed=seed, probe=int(probe))
-        return [
-            draw_part(group["distribution"], p, seed=seed, probe=probe, parameter=i)
-            for i, p in numbered
-        ]
