@@ -5,6 +5,7 @@ import torch
 from torch.testing._internal.two_tensor import TwoTensor
 
 from equilibrate import ESGD, JacobiSGD
+from tests.optim.laws import assert_same
 from tests.optim.loops import train
 from tests.optim.ways import WAYS, over_ways, ways  # noqa: F401
 
@@ -24,18 +25,38 @@ def test_a_backward_that_needs_what_a_step_has_moved_raises(momentum, dtype, kin
         old.backward()
 
 
+over_sizes = pytest.mark.parametrize(
+    "sizes", [(4, 100_000), (100_000, 4), ((2, 3), (3, 2))], ids=str
+)
+
+
 @over_ways
-@pytest.mark.parametrize("sizes", [(4, 100_000), (100_000, 4), ((2, 3), (3, 2))], ids=str)
-def test_a_state_of_another_shape_is_refused(sizes, way):
+@over_sizes
+def test_a_parameter_that_has_changed_its_shape_is_not_moved(sizes, way):
     """A kernel that goes by one size alone would read and write beyond the end of the other."""
-    saved, own = (torch.ones(size, requires_grad=True) for size in sizes)
-    options = {"momentum": 0.9, "growth_limit": None, **WAYS[way]}
-    first, second = ESGD([saved], **options), ESGD([own], **options)
-    train(first, lambda: saved.pow(4).sum(), 2)
-    second.load_state_dict(first.state_dict())
+    weight = torch.ones(sizes[0], requires_grad=True)
+    optimizer = ESGD([weight], momentum=0.9, growth_limit=None, **WAYS[way])
+    train(optimizer, lambda: weight.pow(4).sum(), 2)
+    weight.data, weight.grad = torch.ones(sizes[1]), None
     with pytest.raises((RuntimeError, ValueError)):
-        train(second, lambda: own.pow(4).sum(), 25)
-    assert torch.equal(own, torch.ones(sizes[1]))
+        train(optimizer, lambda: weight.pow(4).sum(), 25)
+    assert torch.equal(weight, torch.ones(sizes[1]))
+
+
+@over_ways
+@over_sizes
+@pytest.mark.parametrize("kept", [0.0, 0.9], ids=["diagonal", "momentum_buffer"])
+def test_a_state_of_another_shape_is_not_loaded(kept, sizes, way):
+    saved, own = (torch.ones(size, requires_grad=True) for size in sizes)
+    first, second = (ESGD([w], momentum=kept, **WAYS[way]) for w in (saved, own))
+    train(first, lambda: saved.pow(4).sum(), 2)
+    train(second, lambda: own.pow(4).sum(), 2)
+    given, before = first.state_dict(), second.diagonal()
+    if kept:
+        given["state"][0]["diagonal"] = torch.ones(sizes[1])
+    with pytest.raises(ValueError, match="is of another model"):
+        second.load_state_dict(given)
+    assert_same(second.diagonal(), before)
 
 
 @over_ways

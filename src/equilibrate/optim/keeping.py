@@ -15,7 +15,7 @@ from equilibrate.optim.arguments import check_group, check_loaded, check_paramet
 from equilibrate.optim.columns import Columns
 from equilibrate.optim.device_numbers import Damped
 from equilibrate.optim.pending import Pending
-from equilibrate.optim.state import restore
+from equilibrate.optim.state import check_shapes, restore
 from equilibrate.optim.warn import warn_user
 
 # What an optimizer did before there were these.
@@ -54,6 +54,7 @@ class Keeping(Optimizer):
 
         def note(_: Any, given: dict[str, Any]) -> None:
             check_loaded(given, self.defaults)
+            check_shapes(given, self._all())
             loaded.update(given)
 
         # Registered last, so that it sees what other hooks have made of the state.

@@ -20,7 +20,8 @@ from equilibrate.optim.state import all_finite
 _SCALES = (2.0**15, 2.0**8, 1.0)
 
 _ALREADY_USED = (
-    "This loss was already backpropagated. Call optimizer.probe(loss) before loss.backward()."
+    "This loss was already backpropagated. Call optimizer.probe(loss) before loss.backward(), and "
+    "give calibrate(losses, release=True) every loss once."
 )
 _SHARDED = (
     "The parameters are sharded (fully_shard, tensor parallel), so the graph of this loss does not "

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from equilibrate.diagonals.averaging import next_weight
-from equilibrate.distributed import cut_like, local, over_shards
+from equilibrate.distributed import cut_like, is_sharded, local, over_shards
 
 State = dict[str, Any]
 
@@ -120,6 +120,21 @@ def any_gradient(parameter: Tensor) -> bool:
         return False
     gradient = cut_like(parameter.grad, parameter)
     return bool(over_shards([gradient], [float(local(gradient).any())])[0][0])
+
+
+def check_shapes(saved: Mapping[str, Any], parameters: Sequence[Tensor]) -> None:
+    """Raise where a state was saved for a parameter of another shape, before anything is loaded."""
+    ids = [i for group in saved["param_groups"] for i in group["params"]]
+    for place, (index, parameter) in enumerate(zip(ids, parameters, strict=False)):
+        for key in ("diagonal", "momentum_buffer"):
+            kept = saved["state"].get(index, {}).get(key)
+            plain = isinstance(kept, Tensor) and not (is_sharded(kept) or is_sharded(parameter))
+            if plain and kept.shape != parameter.shape:
+                raise ValueError(
+                    f"The {key} of parameter {place} was saved for shape {tuple(kept.shape)}, and "
+                    f"the parameter has {tuple(parameter.shape)}: this state is of another model, "
+                    "or its parameters came in another order. Nothing was loaded."
+                )
 
 
 def restore(
