@@ -1,6 +1,6 @@
 """Learning curves of arms drawn: error against training and against time, one column a task."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,6 +17,8 @@ TITLES = {
     "curves-like-linear": "CURVES-like (not CURVES), linear code",
 }
 
+Look = tuple[str, str]  # colour and line
+
 
 @dataclass(frozen=True)
 class Column:
@@ -28,21 +30,25 @@ class Column:
 
 
 def draw_columns(
-    columns: Sequence[Column], colours: Mapping[str, str], axis: Literal["epochs", "updates"]
+    columns: Sequence[Column],
+    colours: Mapping[str, str],
+    axis: Literal["epochs", "updates"],
+    dashed: Collection[str] = (),
 ) -> "Picture":
     """Draw the winners' medians over seeds with a band from the best to the worst seed.
 
     Below, the same against time, where the time of an update is recorded for any task.
     """
+    looks = {name: (colour, "--" if name in dashed else "-") for name, colour in colours.items()}
     rows = 1 + any(column.seconds for column in columns)
     picture, grid = axes(rows, len(columns), (5.2 * len(columns) + 0.6, 3.6 * rows), squeeze=False)
     for panels, column in zip(zip(*grid, strict=True), columns, strict=True):
         for name, arm in column.arms.items():
             scale = arm.updates_per_epoch if axis == "updates" else 1.0
-            _curve(panels[0], arm, scale, colours[name])
+            _curve(panels[0], arm, scale, looks[name])
         _dress(panels[0], TITLES[column.task], axis)
         for below in panels[1:]:
-            _against_time(below, column, colours)
+            _against_time(below, column, looks)
     for row in grid:
         row[0].set_ylabel("training squared error")
     handles, labels = grid[0][0].get_legend_handles_labels()
@@ -51,11 +57,11 @@ def draw_columns(
     return drawn
 
 
-def _against_time(panel: Any, column: Column, colours: Mapping[str, str]) -> None:
+def _against_time(panel: Any, column: Column, looks: Mapping[str, Look]) -> None:
     for name, arm in column.arms.items():
         if name in column.seconds:
             minutes = arm.updates_per_epoch * column.seconds[name] / 60
-            _curve(panel, arm, minutes, colours[name])
+            _curve(panel, arm, minutes, looks[name])
     _dress(panel, "", "minutes, a run's share of its stack")
     if not panel.get_lines():
         _say(panel, "the time of an update is not recorded yet")
@@ -74,20 +80,21 @@ def microseconds(arm: Arm, seconds: Mapping[str, float]) -> str:
     return f"{1e6 * seconds[arm.name]:.0f}" if arm.name in seconds else "-"
 
 
-def _curve(panel: Any, arm: Arm, scale: float, colour: str) -> None:
+def _curve(panel: Any, arm: Arm, scale: float, look: Look) -> None:
     """Draw the median over an arm's seeds with a band, then what one seed alone did after them."""
+    colour, line = look
     curves = [record["curve"] for record in arm.seeds]
     epochs, points = together(curves)
     where = [scale * epoch for epoch in epochs]
     middle = [sorted(point)[len(point) // 2] for point in points]
-    panel.plot(where, middle, color=colour, lw=1.6, label=arm.label)
+    panel.plot(where, middle, line, color=colour, lw=1.6, label=arm.label)
     if len(curves) > 1:
         low, high = [min(point) for point in points], [max(point) for point in points]
         panel.fill_between(where, low, high, color=colour, alpha=0.2, lw=0)
     longest = arm.longest["curve"]
     rest = [i for i, epoch in enumerate(longest["epoch"]) if not epochs or epoch >= epochs[-1]]
     later = [scale * longest["epoch"][i] for i in rest]
-    panel.plot(later, [longest["error"][i] for i in rest], color=colour, lw=0.8)
+    panel.plot(later, [longest["error"][i] for i in rest], line, color=colour, lw=0.8)
 
 
 def together(curves: Sequence[Mapping[str, Any]]) -> tuple[list[float], list[tuple[float, ...]]]:

@@ -2,8 +2,11 @@
 
 Every arm has one learning rate drawn from one decade, the paper's: 0.01 to 0.1 for SGD and ESGD,
 1e-4 to 1e-3 for RMSProp and Jacobi. The damping is 1e-4, 1e-5 or 1e-6 (RMSProp calls it eps), its
-decay 0.9 or 0.95. ESGD as shipped keeps its own damping: only its learning rate is searched. So
-does the one whose diagonal remembers four times as long, which is ours and not the paper's.
+decay 0.9 or 0.95. ESGD as shipped keeps its own damping: only its learning rate is searched.
+
+Three arms are ours and not the paper's: ESGD whose diagonal remembers four times as long, 2,000
+steps, and, so that a space widened for one is widened for all, RMSProp and Jacobi that remember as
+long. SGD remembers nothing.
 """
 
 import torch
@@ -15,6 +18,7 @@ from equilibrate.study.space import Choice, LogUniform
 _FAST = LogUniform(0.01, 0.1)
 _SLOW = LogUniform(1e-4, 1e-3)
 _DAMPING = Choice(1e-4, 1e-5, 1e-6)
+_LONG = 0.9995  # a memory of 2,000 steps
 
 # "The Hessian-vector product is only computed every 20 iterations" (section 4).
 EVERY_20 = {**ALGORITHM_1, "probe_every": 20}
@@ -66,17 +70,37 @@ ARMS: dict[str, Method] = {
             "esgd-memory",
             ESGD,
             {"lr": _FAST},
-            {"decay": 0.9995},
+            {"decay": _LONG},
             label="ESGD with a memory of 2,000 steps",
+        ),
+        Method(
+            "rmsprop-memory",
+            torch.optim.RMSprop,
+            {"lr": _SLOW, "eps": _DAMPING},
+            {"alpha": _LONG},
+            label="RMSProp with a memory of 2,000 steps",
+        ),
+        Method(
+            "jacobi-memory",
+            JacobiSGD,
+            {"lr": _SLOW, "damping": _DAMPING},
+            {**EVERY_20, "distribution": "rademacher", "decay": _LONG},
+            label="Jacobi SGD with a memory of 2,000 steps",
         ),
     )
 }
 
-LATER = {"esgd-memory": "esgd"}
+LATER_ROUNDS = (
+    {"esgd-memory": "esgd"},
+    {"rmsprop-memory": "rmsprop", "jacobi-memory": "jacobi"},
+)
 """Arms that came after records were published, each with the arm whose drawn settings it has too.
 
-They are searched apart, and shown once they are recorded.
+Every round of them is searched apart, and shown once it is recorded.
 """
+
+LATER = {arm: base for arms in LATER_ROUNDS for arm, base in arms.items()}
+"""The same, in one."""
 
 PUBLISHED: dict[str, dict[str, float]] = {
     "sgd": {"lr": 0.06},

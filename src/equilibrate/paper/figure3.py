@@ -4,15 +4,15 @@ Every arm (`arms.py`) is the best of a random search with equally many trials ov
 decades, at seed 0; on MNIST the winners go on to 750,000 updates, Sutskever's budget. They then
 train with two more seeds. The error is the squared error over the whole training set.
 
-An arm that came later is a round of its own: records without it are shown as they are.
+Arms that came later are rounds of their own: records without them are shown as they are.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from equilibrate.paper import figure3_claims, figure3_drawing
 from equilibrate.paper.arm_search import ArmSearch, Problems, Round, compute_searches, split
-from equilibrate.paper.arms import ARMS, LATER, PUBLISHED
+from equilibrate.paper.arms import ARMS, LATER, LATER_ROUNDS, PUBLISHED
 from equilibrate.paper.figure import Description, Figure, Judgement, Records
 from equilibrate.paper.records import Store
 from equilibrate.study.problems import BUILT_IN
@@ -97,8 +97,8 @@ def _searched(chosen: Settings, task: Task) -> ArmSearch:
 
 def _rounds(chosen: Settings, task: Task) -> list[Round]:
     first = [arm for arm in task.arms if arm not in LATER]
-    later = [arm for arm in task.arms if arm in LATER]
-    return [{arm: _drawn(chosen, arm) for arm in arms} for arms in (first, later) if arms]
+    later = [[arm for arm in task.arms if arm in arms] for arms in LATER_ROUNDS]
+    return [{arm: _drawn(chosen, arm) for arm in arms} for arms in (first, *later) if arms]
 
 
 def compute(
@@ -128,8 +128,10 @@ def _drawn(chosen: Settings, arm: str) -> list[dict[str, Any]]:
     """Return the settings an arm is searched over; in a quick run, those published."""
     if chosen.quick:
         return [{**ARMS[arm].fixed, **PUBLISHED[arm]}]
-    sequence = LATER.get(arm, arm)  # the same learning rates, so that the two differ by one thing
-    return replace(ARMS[arm], name=sequence).settings(chosen.trials, seed=chosen.seed)
+    # What came later has the settings of an earlier arm, so that the two differ by one thing.
+    drawn = ARMS[LATER.get(arm, arm)].settings(chosen.trials, seed=chosen.seed)
+    own = ARMS[arm]
+    return [{**own.fixed, **{name: found[name] for name in own.space}} for found in drawn]
 
 
 FIGURE = Figure(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from equilibrate.paper.arm_drawing import TITLES, Column, draw_columns, microseconds, search_text
 from equilibrate.paper.arm_records import Arm, arms_of, told
 from equilibrate.paper.arms import LATER
-from equilibrate.paper.drawing import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
+from equilibrate.paper.drawing import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION
 from equilibrate.paper.figure import Description, Records, Table
 
 if TYPE_CHECKING:
@@ -20,13 +20,13 @@ COLOURS = {
     "esgd-literal": GREEN,
     "esgd-warm": BLUE,
     "esgd": VERMILION,
-    "esgd-memory": GREY,
 }
+COLOURS |= {arm: COLOURS[base] for arm, base in LATER.items()}  # and dashed
 
 
 def draw(records: Records, timings: dict[str, dict[str, float]]) -> "Picture":
     """Draw every task that is recorded."""
-    return draw_columns(_columns(records, timings), COLOURS, "epochs")
+    return draw_columns(_columns(records, timings), COLOURS, "epochs", dashed=LATER)
 
 
 def _columns(records: Records, timings: dict[str, dict[str, float]]) -> list[Column]:
