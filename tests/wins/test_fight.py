@@ -4,7 +4,9 @@ import copy
 import json
 import math
 import sys
+import time
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -90,6 +92,22 @@ def test_the_same_trial_in_a_process_of_its_own_is_the_same(fought, tmp_path):
     (here,) = Arena(out).find([job])
     (there,) = arena.find([job])
     assert there["final_error"] == here["final_error"]
+
+
+def _faulty(folder, instance):
+    """No problem: a fault at once for instance 0, later, and with a trace, for every other one."""
+    if instance:
+        (folder / str(instance)).touch()
+        time.sleep(0.2)
+    raise ArithmeticError("no such instance")
+
+
+def test_jobs_that_have_not_begun_when_one_fails_never_begin(tmp_path):
+    task = replace(SMALL, problem=partial(_faulty, tmp_path))
+    jobs = [Job(task, "adamw", instance, (0.1,)) for instance in range(40)]
+    with pytest.raises(ArithmeticError):
+        Arena(tmp_path / "out", workers=2).train(jobs, "")
+    assert sum(path.is_file() for path in tmp_path.iterdir()) < 20
 
 
 def test_the_reading_agrees_with_the_records(fought):

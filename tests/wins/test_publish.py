@@ -4,9 +4,12 @@ import shutil
 from dataclasses import replace
 
 import pytest
+import torch
 
 from equilibrate.study.journal import PACKED, read_records
 from equilibrate.wins import fight as fighting
+from equilibrate.wins import pictures
+from equilibrate.wins import publish as publishing
 from equilibrate.wins.arena import Arena
 from equilibrate.wins.fought import fought
 from equilibrate.wins.page import page
@@ -64,6 +67,36 @@ def test_finals_are_whole_tunings_are_their_ends_and_other_trials_stay_at_home(p
     assert 0.5 in {r["settings"]["lr"] for r in known.values()} - {
         r["settings"]["lr"] for r in packed.values()
     }
+
+
+def test_seconds_are_told_to_the_millisecond_and_all_else_as_it_was(published):
+    one, out, results = published
+    packed = read_records(results / one.terms.name / "records" / "decays")
+    known = read_records(out / "records" / "decays")
+    assert any(s != round(s, 3) for key in packed for s in known[key]["curve"]["seconds"])
+    for key, record in packed.items():
+        told, before = record["curve"], known[key]["curve"]
+        assert all(s == round(s, 3) for s in told["seconds"])
+        assert told["seconds"][-1] == pytest.approx(before["seconds"][-1], abs=5e-4)
+        assert (told["error"][-1], record["final_error"]) == (
+            before["error"][-1],
+            known[key]["final_error"],
+        )
+
+
+@pytest.mark.parametrize("side", [64, 128, 256, 300])
+def test_a_picture_is_published_no_larger_than_it_is_drawn(side):
+    fault = torch.arange(side * side).view(side, side) % 1000 / 500 - 1
+    record = {"data": {"fault": pictures.packed(fault)}, "settings": {"task": "one"}}
+    told = publishing._slim(record)
+    shown = pictures.unpacked(told["data"]["fault"])
+    assert len(shown) <= pictures.MOST < 2 * len(shown) + 1
+    step = -(-side // pictures.MOST)
+    assert torch.equal(shown, fault.half().float()[::step, ::step])
+    assert {**told, "data": None} == {**record, "data": None}
+    assert publishing._slim(told) == told
+    timing = {"data": {"seconds_per_update": {"esgd": 0.5}}}
+    assert publishing._slim(timing) == timing
 
 
 def test_a_task_more_joins_the_fight_of_the_same_terms(published, tmp_path):

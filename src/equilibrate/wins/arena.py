@@ -110,9 +110,12 @@ class Arena:
         context, one_thread = get_context("spawn"), partial(torch.set_num_threads, 1)
         with ProcessPoolExecutor(self.workers, context, one_thread) as pool:
             running = {pool.submit(_train, j, self._scratch(j), self.device): j for j in jobs}
-            for done in as_completed(running):
-                done.result()
-                yield running[done]
+            try:
+                for done in as_completed(running):
+                    done.result()
+                    yield running[done]
+            finally:  # who stops, or fails, does not wait for jobs that have not begun
+                pool.shutdown(cancel_futures=True)
 
     def _records(self, task: str) -> dict[str, Record]:
         if task not in self._known:

@@ -1,7 +1,7 @@
 """What the finalists have learned of one picture: their fields, trained once more and recorded.
 
 Recorded is what is wrong with a field, the output minus the target, in half precision: the target
-can be drawn again.
+can be drawn again. Of large fields every second pixel, or fewer, is drawn and published.
 """
 
 import base64
@@ -14,6 +14,8 @@ from torch import Tensor
 from equilibrate.paper.records import Data
 from equilibrate.wins.arena import Arena, Job, trainer
 from equilibrate.wins.fight import Result
+
+MOST = 128  # pixels on a side
 
 
 def faults(result: Result, schedule: str, arena: Arena) -> dict[str, Tensor]:
@@ -34,6 +36,17 @@ def target(result: Result) -> Tensor:
     """Return the picture that was to be learned, [n, n]."""
     instance = int(next(iter(result.finals.values()))[0]["instance"])
     return _square(result.task.problem(instance).cases[1])
+
+
+def thinned(picture: Tensor) -> Tensor:
+    """Return every so many pixels of a square picture, `MOST` on a side at most.
+
+    Example:
+        >>> thinned(torch.zeros(256, 256)).shape, thinned(torch.zeros(64, 64)).shape
+        (torch.Size([128, 128]), torch.Size([64, 64]))
+    """
+    step = -(-len(picture) // MOST)
+    return picture[::step, ::step]
 
 
 def packed(picture: Tensor) -> str:

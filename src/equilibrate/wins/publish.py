@@ -5,7 +5,8 @@
 
 A fight has a folder of its own, named by its terms; fights with one schedule share a page. Finals
 are published whole. Of the curves of all other trials only the first and the last point are kept:
-no page or figure uses more of them, and they are four fifths of the bytes.
+no page or figure uses more of them, and they are four fifths of the bytes. Seconds of a trial,
+which no page uses, are told to the millisecond, pictures have at most 128 pixels on a side.
 """
 
 import json
@@ -42,7 +43,7 @@ def publish(one: Fought, out: Path, results: Path) -> None:
         trials = sorted(_trials(one, out, task), key=lambda record: str(record["key"]))
         pack(trials, folder / "records" / task)
     for path in _measured(one.terms, out):
-        write(folder / "records" / path.name, public(json.loads(path.read_bytes())))
+        write(folder / "records" / path.name, _slim(public(json.loads(path.read_bytes()))))
     (folder / TERMS).write_text(terms.as_text())
     redraw(results)
 
@@ -69,7 +70,8 @@ def draw(one: Fought, folder: Path) -> None:
     for task, faults in one.faults.items():
         result = one.result(task)
         title = f"{result.task.label}, instance {one.terms.plan.finals[0]}"
-        drawn = drawing.fields(pictures.target(result), faults, title)
+        shown = {fighter: pictures.thinned(fault) for fighter, fault in faults.items()}
+        drawn = drawing.fields(pictures.thinned(pictures.target(result)), shown, title)
         _save(drawn, folder / f"fields-{task}")
 
 
@@ -96,9 +98,9 @@ def _trials(one: Fought, out: Path, task: str) -> Iterator[Record]:
     thinned = {r["key"] for row in (result.tuning, result.shipped) for r in _all(row.values())}
     for key, record in read_records(out / "records" / task).items():
         if key in whole:
-            yield public(record)
+            yield public({**record, "curve": _rounded(record["curve"])})
         elif key in thinned:
-            yield public({**record, "curve": _ends(record["curve"])})
+            yield public({**record, "curve": _rounded(_ends(record["curve"]))})
 
 
 def _all(rows: Iterable[Sequence[Record]]) -> list[Record]:
@@ -107,6 +109,18 @@ def _all(rows: Iterable[Sequence[Record]]) -> list[Record]:
 
 def _ends(curve: dict[str, list[Any]]) -> dict[str, list[Any]]:
     return {name: [*points[:1], *points[1:][-1:]] for name, points in curve.items()}
+
+
+def _rounded(curve: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    return {**curve, "seconds": [round(seconds, 3) for seconds in curve["seconds"]]}
+
+
+def _slim(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a timing as it is, a picture no larger than it is drawn."""
+    if "fault" not in record["data"]:
+        return record
+    fault = pictures.unpacked(record["data"]["fault"])
+    return {**record, "data": {"fault": pictures.packed(pictures.thinned(fault))}}
 
 
 def _measured(terms: Terms, out: Path) -> Iterator[Path]:
