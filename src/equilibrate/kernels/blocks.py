@@ -2,22 +2,22 @@
 
 Every tensor is cut into blocks of equal length; a program takes one block. Two small tables on the
 device tell it what to do: the *plan* (block -> tensor, place), which follows from the sizes alone,
-and the *addresses*. A table of addresses is written by a kernel whose arguments they are. So
-nothing is copied from the host, and inside a captured graph the addresses are part of the graph.
+and the *addresses*. A table of addresses is written by a kernel whose arguments they are: nothing
+is copied from the host. Inside a captured graph a table that was written before, that of parameters
+and diagonals, is taken as it is; that of the gradients, which are made there, is part of the graph.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from operator import or_
-from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from equilibrate.kernels.capture import capturing
+from equilibrate.kernels.capture import Remembered, capturing, keep
 
 BLOCK = 4096
 _AT_ONCE = 64  # addresses written by one launch
@@ -39,20 +39,9 @@ class Plan:
     blocks: int  # their number, which is the size of a launch
 
 
-_in_graphs: set[Any] = set()
-
-
-def keep(held: Any, device: torch.device) -> Any:
-    """Return something remembered; what a graph refers to is kept for good."""
-    if capturing(device):
-        _in_graphs.add(held)
-    return held
-
-
 def plan(sizes: tuple[int, ...], device: torch.device) -> Plan:
     """Return the plan for tensors of these sizes; made once, outside any captured graph."""
-    made: Plan = keep(_plan(sizes, device), device)
-    return made
+    return keep(_plan(sizes, device), device)
 
 
 @lru_cache(maxsize=64)
@@ -80,9 +69,7 @@ def tables(
     """
     device = first[0].device
     chart = plan(tuple(map(Tensor.numel, first)), device)
-    # In a capture a table must live, and be written, with the graph.
-    write = _written if capturing(device) else _remembered
-    found = [write(tuple(map(Tensor.data_ptr, column)), device) for column in columns]
+    found = [_table(tuple(map(Tensor.data_ptr, column)), device) for column in columns]
     written, aligned = zip(*found, strict=True)
     return chart, written, all(aligned)
 
@@ -97,7 +84,7 @@ def _written(numbers: tuple[int, ...], device: torch.device) -> tuple[Tensor, bo
     return table, not reduce(or_, numbers) % 16
 
 
-_remembered = lru_cache(maxsize=32)(_written)
+_table = Remembered(_written, most=32)
 
 
 @triton.jit

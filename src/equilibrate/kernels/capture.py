@@ -1,14 +1,19 @@
 """Numbers on the device: so that a captured graph finds them there, and no step waits for the host.
 
-A graph that is captured must not refer to memory that may go before it does. What is kept between
-calls is therefore never used inside a capture; there, it is made anew, as a part of the graph.
+A graph that is captured must not refer to memory that may go before it does. What was made before a
+capture, and is used in it, is therefore kept for good; what is new there is a part of the graph.
 """
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
+
+Made = TypeVar("Made")
+
+_in_graphs: dict[int, Any] = {}
 
 
 def capturing(device: torch.device) -> bool:
@@ -41,6 +46,53 @@ def is_host(device: torch.device) -> bool:
     return device.type == "cpu"
 
 
+def keep(held: Made, device: torch.device) -> Made:
+    """Return something that was made outside of any graph; what a graph refers to stays for good.
+
+    Example:
+        >>> keep("a table", torch.device("cpu"))
+        'a table'
+    """
+    if capturing(device):
+        _in_graphs[id(held)] = held
+    return held
+
+
+class Remembered(Generic[Made]):
+    """What a function has made on a device, as many results as were used last.
+
+    In a capture, what was made before is taken as it is, and costs a replay nothing. What is new
+    there is made by the graph, in every replay, and not remembered: it lives with the graph.
+
+    Example:
+        >>> square = Remembered(lambda x, device: x * x, most=2)
+        >>> square(3, torch.device("cpu")), len(square)
+        (9, 1)
+    """
+
+    def __init__(self, make: Callable[..., Made], most: int) -> None:
+        """Take the function, whose last argument is the device."""
+        self._make, self._most = make, most
+        self._made: OrderedDict[Any, Made] = OrderedDict()
+
+    def __call__(self, *key: Any) -> Made:
+        """Return what the function makes of these arguments."""
+        device, known = key[-1], self._made.get(key)
+        if known is not None:
+            self._made.move_to_end(key)
+            return keep(known, device)
+        made = self._make(*key)
+        if not capturing(device):
+            self._made[key] = made
+            if len(self._made) > self._most:
+                self._made.popitem(last=False)
+        return made
+
+    def __len__(self) -> int:
+        """Return how many results are remembered."""
+        return len(self._made)
+
+
 def number(value: float, device: torch.device, dtype: torch.dtype = torch.float64) -> Tensor:
     """Return one number on a device, without waiting for it; do not change it.
 
@@ -48,14 +100,14 @@ def number(value: float, device: torch.device, dtype: torch.dtype = torch.float6
         >>> number(0.5, torch.device("cpu"))
         tensor(0.5000, dtype=torch.float64)
     """
-    if capturing(device):
-        return torch.full((), value, dtype=dtype, device=device)
-    return _remembered(value, device, dtype)
+    return _number(value, dtype, device)
 
 
-@lru_cache(maxsize=256)
-def _remembered(value: float, device: torch.device, dtype: torch.dtype) -> Tensor:
+def _filled(value: float, dtype: torch.dtype, device: torch.device) -> Tensor:
     return torch.full((), value, dtype=dtype, device=device)
+
+
+_number = Remembered(_filled, most=256)
 
 
 def numbers(values: Sequence[float], device: torch.device) -> Tensor:

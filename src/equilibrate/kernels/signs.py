@@ -13,7 +13,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from equilibrate.kernels.blocks import BLOCK, TYPES, Plan, block_of, keep, plan
+from equilibrate.kernels.blocks import BLOCK, TYPES, Plan, block_of, plan
+from equilibrate.kernels.capture import keep
 
 _PER_WORD = 64
 
@@ -49,7 +50,7 @@ def draw(
     """
     first = likes[0]
     shapes = tuple([like.shape for like in likes])
-    made: _Layout = keep(_layout(shapes, tuple(numbers), first.device), first.device)
+    made = keep(_layout(shapes, tuple(numbers), first.device), first.device)
     whole = torch.empty(made.starts[-1], dtype=first.dtype, device=first.device)
     _signs[(made.plan.blocks,)](
         whole,
