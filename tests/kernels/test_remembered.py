@@ -16,64 +16,58 @@ def made():
 
 
 @pytest.fixture
-def remembered(made):
-    def make(name, device):
+def remembered(made, monkeypatch):
+    monkeypatch.setattr(capture, "_in_graphs", {})
+
+    def make(name):
         made.append(name)
-        return torch.full((), float(len(made)), device=device)
+        return torch.full((), float(len(made)))
 
     return Remembered(make, most=3)
 
 
-@pytest.fixture
-def capturing(monkeypatch):
-    """A switch: on, all that happens is taken to be captured."""
-    monkeypatch.setattr(capture, "_in_graphs", {})
-
-    def switch(on):
-        monkeypatch.setattr(capture, "capturing", lambda device: on)
-
-    switch(False)
-    return switch
-
-
-def test_it_is_made_once(remembered, made, capturing):
-    first = remembered("a", CPU)
-    assert remembered("a", CPU) is first
+def test_it_is_made_once(remembered, made):
+    first = remembered("a", within=False)
+    assert remembered("a", within=False) is first
     assert made == ["a"]
     assert capture._in_graphs == {}
 
 
-def test_what_was_not_used_for_long_is_forgotten(remembered, made, capturing):
+def test_what_was_not_used_for_long_is_forgotten(remembered, made):
     for name in "abcad":
-        remembered(name, CPU)
+        remembered(name, within=False)
     assert len(remembered) == 3
     assert made == [*"abcd"]
-    remembered("a", CPU)
+    remembered("a", within=False)
     assert made == [*"abcd"]
-    remembered("b", CPU)
+    remembered("b", within=False)
     assert made == [*"abcdb"]
 
 
-def test_a_graph_takes_what_was_made_before_and_has_it_for_good(remembered, made, capturing):
-    before = remembered("a", CPU)
-    capturing(True)
-    assert remembered("a", CPU) is before
-    capturing(False)
+def test_a_graph_takes_what_was_made_before_and_has_it_for_good(remembered):
+    before = remembered("a", within=False)
+    assert remembered("a", within=True) is before
     for name in "bcde":
-        remembered(name, CPU)
-    assert remembered("a", CPU) is not before
+        remembered(name, within=False)
+    assert remembered("a", within=False) is not before
     assert list(capture._in_graphs.values()) == [before]
 
 
-def test_what_a_graph_makes_is_its_own(remembered, made, capturing):
-    capturing(True)
-    within = remembered("a", CPU)
-    assert remembered("a", CPU) is not within
-    capturing(False)
-    assert remembered("a", CPU) is not within
+def test_what_a_graph_makes_is_its_own(remembered, made):
+    inside = remembered("a", within=True)
+    assert remembered("a", within=True) is not inside
+    assert remembered("a", within=False) is not inside
     assert len(remembered) == 1
     assert made == [*"aaa"]
     assert capture._in_graphs == {}
+
+
+@pytest.mark.parametrize("capturing", [False, True])
+def test_a_number_is_remembered_outside_of_a_capture(monkeypatch, capturing):
+    monkeypatch.setattr(capture, "_number", Remembered(capture._filled, most=3))
+    monkeypatch.setattr(capture, "capturing", lambda device: capturing)
+    first = number(0.5, CPU)
+    assert (number(0.5, CPU) is first) == (not capturing)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.int64, torch.bool])

@@ -39,9 +39,9 @@ class Plan:
     blocks: int  # their number, which is the size of a launch
 
 
-def plan(sizes: tuple[int, ...], device: torch.device) -> Plan:
-    """Return the plan for tensors of these sizes; made once, outside any captured graph."""
-    return keep(_plan(sizes, device), device)
+def plan(sizes: tuple[int, ...], device: torch.device, within: bool) -> Plan:
+    """Return the plan for tensors of these sizes; made once, never `within` a capture."""
+    return keep(_plan(sizes, device), within)
 
 
 @lru_cache(maxsize=64)
@@ -68,8 +68,11 @@ def tables(
     And whether every tensor begins at a multiple of 16 bytes: then loads may be that wide.
     """
     device = first[0].device
-    chart = plan(tuple(map(Tensor.numel, first)), device)
-    found = [_table(tuple(map(Tensor.data_ptr, column)), device) for column in columns]
+    within = capturing(device)  # asked once: on a GPU it takes longer than all the rest here
+    chart = plan(tuple(map(Tensor.numel, first)), device, within)
+    found = [
+        _table(tuple(map(Tensor.data_ptr, column)), device, within=within) for column in columns
+    ]
     written, aligned = zip(*found, strict=True)
     return chart, written, all(aligned)
 

@@ -46,14 +46,14 @@ def is_host(device: torch.device) -> bool:
     return device.type == "cpu"
 
 
-def keep(held: Made, device: torch.device) -> Made:
-    """Return something that was made outside of any graph; what a graph refers to stays for good.
+def keep(held: Made, within: bool) -> Made:
+    """Return something that was made outside of any graph; `within` one, it stays for good.
 
     Example:
-        >>> keep("a table", torch.device("cpu"))
+        >>> keep("a table", within=False)
         'a table'
     """
-    if capturing(device):
+    if within:
         _in_graphs[id(held)] = held
     return held
 
@@ -65,24 +65,24 @@ class Remembered(Generic[Made]):
     there is made by the graph, in every replay, and not remembered: it lives with the graph.
 
     Example:
-        >>> square = Remembered(lambda x, device: x * x, most=2)
-        >>> square(3, torch.device("cpu")), len(square)
+        >>> square = Remembered(lambda x: x * x, most=2)
+        >>> square(3, within=False), len(square)
         (9, 1)
     """
 
     def __init__(self, make: Callable[..., Made], most: int) -> None:
-        """Take the function, whose last argument is the device."""
+        """Take the function."""
         self._make, self._most = make, most
         self._made: OrderedDict[Any, Made] = OrderedDict()
 
-    def __call__(self, *key: Any) -> Made:
-        """Return what the function makes of these arguments."""
-        device, known = key[-1], self._made.get(key)
+    def __call__(self, *key: Any, within: bool) -> Made:
+        """Return what the function makes of these arguments, `within` a capture or outside."""
+        known = self._made.get(key)
         if known is not None:
             self._made.move_to_end(key)
-            return keep(known, device)
+            return keep(known, within)
         made = self._make(*key)
-        if not capturing(device):
+        if not within:
             self._made[key] = made
             if len(self._made) > self._most:
                 self._made.popitem(last=False)
@@ -100,7 +100,7 @@ def number(value: float, device: torch.device, dtype: torch.dtype = torch.float6
         >>> number(0.5, torch.device("cpu"))
         tensor(0.5000, dtype=torch.float64)
     """
-    return _number(value, dtype, device)
+    return _number(value, dtype, device, within=capturing(device))
 
 
 def _filled(value: float, dtype: torch.dtype, device: torch.device) -> Tensor:

@@ -14,7 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 from equilibrate.kernels.blocks import BLOCK, TYPES, Plan, block_of, plan
-from equilibrate.kernels.capture import keep
+from equilibrate.kernels.capture import capturing, keep
 
 _PER_WORD = 64
 
@@ -32,7 +32,8 @@ def _layout(
     shapes: tuple[torch.Size, ...], numbers: tuple[int, ...], device: torch.device
 ) -> _Layout:
     sizes = tuple(shape.numel() for shape in shapes)
-    chart = plan(sizes, device)  # first: it says what to do about a shape unseen before a capture
+    # First: it says what to do about a shape unseen before a capture.
+    chart = plan(sizes, device, capturing(device))
     starts = [0]
     for size in sizes:
         starts.append(starts[-1] + -(-size // _PER_WORD) * _PER_WORD)
@@ -50,7 +51,8 @@ def draw(
     """
     first = likes[0]
     shapes = tuple([like.shape for like in likes])
-    made = keep(_layout(shapes, tuple(numbers), first.device), first.device)
+    layout = _layout(shapes, tuple(numbers), first.device)
+    made = keep(layout, within=capturing(first.device))
     whole = torch.empty(made.starts[-1], dtype=first.dtype, device=first.device)
     _signs[(made.plan.blocks,)](
         whole,
