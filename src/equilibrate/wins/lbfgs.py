@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 _SCALE = 1e8
+_EVALUATIONS = 26  # the line search's own 25, and the one it starts from
 
 
 class LBFGS(torch.optim.LBFGS):
@@ -17,6 +18,9 @@ class LBFGS(torch.optim.LBFGS):
     torch leaves a pair (s, y) out of the history where y^T s < 1e-10, however small the loss is,
     and so becomes gradient descent where a fit is nearly perfect. The loss is therefore handed on
     1e8 times larger: nothing else in the method depends on its scale.
+
+    Where it is not told otherwise torch allows a step of one direction a single evaluation, and
+    takes it from the line search: one whose first try is too long ends where it began, for good.
 
     Example:
         >>> x = torch.tensor([3.0, 1.0], requires_grad=True)
@@ -36,8 +40,8 @@ class LBFGS(torch.optim.LBFGS):
 
     def __init__(self, params: Iterable[Tensor], lr: float = 1.0) -> None:
         super().__init__(
-            params, lr=lr, max_iter=1, history_size=20, line_search_fn="strong_wolfe",
-            tolerance_grad=0.0, tolerance_change=0.0,
+            params, lr=lr, max_iter=1, max_eval=_EVALUATIONS, history_size=20,
+            line_search_fn="strong_wolfe", tolerance_grad=0.0, tolerance_change=0.0,
         )  # fmt: skip
 
     def step(self, closure: Callable[[], float]) -> float:  # type: ignore[override]
