@@ -97,11 +97,12 @@ def test_replays_equal_eager_iterations(kind, fused, joined, momentum):
 
 def _forget():
     """Forget all that is remembered between steps, and write over the memory it had."""
-    from equilibrate.kernels import blocks
+    from equilibrate.kernels import blocks, signs
 
     capture._number._made.clear()
     blocks._table._made.clear()
     blocks._plan.cache_clear()
+    signs._layout.cache_clear()
     gc.collect()
     return [torch.full((n,), -1, dtype=torch.int64, device="cuda") for n in [1, 64, 256] * 50]
 

@@ -19,6 +19,7 @@ MADE = {
     "distance": lambda i: field_problem("distance", 64, "relu", i),
     "decays": decays_problem,
     "decays-log": partial(decays_problem, logarithms=True),
+    "decays-batches": partial(decays_problem, batch=50),
     "characters": characters_problem,
 }
 

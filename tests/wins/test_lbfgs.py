@@ -1,5 +1,7 @@
 """The rival without noise: its line search searches."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 
@@ -22,7 +24,7 @@ def test_a_first_step_that_is_too_long_is_shortened(lr):
     before = closure()
     losses = [optimizer.step(closure) for _ in range(60)]
     assert losses[0] == before
-    assert all(later <= earlier for earlier, later in zip(losses, losses[1:], strict=False))
+    assert all(later <= earlier for earlier, later in pairwise(losses))
     assert losses[-1] < 1e-6 * before
 
 

@@ -4,7 +4,6 @@ A graph that is captured must not refer to memory that may go before it does. Wh
 capture, and is used in it, is therefore kept for good; what is new there is a part of the graph.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -49,6 +48,8 @@ def is_host(device: torch.device) -> bool:
 def keep(held: Made, within: bool) -> Made:
     """Return something that was made outside of any graph; `within` one, it stays for good.
 
+    That is a few kilobytes for a graph: nobody tells when a graph is gone.
+
     Example:
         >>> keep("a table", within=False)
         'a table'
@@ -73,19 +74,19 @@ class Remembered(Generic[Made]):
     def __init__(self, make: Callable[..., Made], most: int) -> None:
         """Take the function."""
         self._make, self._most = make, most
-        self._made: OrderedDict[Any, Made] = OrderedDict()
+        self._made: dict[Any, Made] = {}  # what was used last comes last
 
     def __call__(self, *key: Any, within: bool) -> Made:
         """Return what the function makes of these arguments, `within` a capture or outside."""
-        known = self._made.get(key)
+        known = self._made.pop(key, None)
         if known is not None:
-            self._made.move_to_end(key)
+            self._made[key] = known
             return keep(known, within)
         made = self._make(*key)
         if not within:
             self._made[key] = made
             if len(self._made) > self._most:
-                self._made.popitem(last=False)
+                self._made.pop(next(iter(self._made)), None)
         return made
 
     def __len__(self) -> int:

@@ -17,7 +17,8 @@ TITLES = {
     "curves-like-linear": "CURVES-like (not CURVES), linear code",
 }
 
-Look = tuple[str, str]  # colour and line
+Look = tuple[str, str, float]  # colour, line and width
+_THICK, _THIN = 1.6, 0.8
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,10 @@ def draw_columns(
 
     Below, the same against time, where the time of an update is recorded for any task.
     """
-    looks = {name: (colour, "--" if name in dashed else "-") for name, colour in colours.items()}
     rows = 1 + any(column.seconds for column in columns)
     picture, grid = axes(rows, len(columns), (5.2 * len(columns) + 0.6, 3.6 * rows), squeeze=False)
     for panels, column in zip(zip(*grid, strict=True), columns, strict=True):
+        looks = _looks(column, colours, dashed)
         for name, arm in column.arms.items():
             scale = arm.updates_per_epoch if axis == "updates" else 1.0
             _curve(panels[0], arm, scale, looks[name])
@@ -55,6 +56,19 @@ def draw_columns(
     picture.legend(handles, labels, loc="outside lower center", ncols=1 + len(columns), fontsize=9)
     drawn: Picture = picture
     return drawn
+
+
+def _looks(column: Column, colours: Mapping[str, str], dashed: Collection[str]) -> dict[str, Look]:
+    """Return how each arm is drawn: one seed thin, where others have several."""
+    most = max(len(arm.seeds) for arm in column.arms.values())
+    return {
+        name: (
+            colours[name],
+            "--" if name in dashed else "-",
+            _THIN if len(arm.seeds) < most and len(arm.seeds) == 1 else _THICK,
+        )
+        for name, arm in column.arms.items()
+    }
 
 
 def _against_time(panel: Any, column: Column, looks: Mapping[str, Look]) -> None:
@@ -82,19 +96,19 @@ def microseconds(arm: Arm, seconds: Mapping[str, float]) -> str:
 
 def _curve(panel: Any, arm: Arm, scale: float, look: Look) -> None:
     """Draw the median over an arm's seeds with a band, then what one seed alone did after them."""
-    colour, line = look
+    colour, line, width = look
     curves = [record["curve"] for record in arm.seeds]
     epochs, points = together(curves)
     where = [scale * epoch for epoch in epochs]
     middle = [sorted(point)[len(point) // 2] for point in points]
-    panel.plot(where, middle, line, color=colour, lw=1.6, label=arm.label)
+    panel.plot(where, middle, line, color=colour, lw=width, label=arm.label)
     if len(curves) > 1:
         low, high = [min(point) for point in points], [max(point) for point in points]
         panel.fill_between(where, low, high, color=colour, alpha=0.2, lw=0)
     longest = arm.longest["curve"]
     rest = [i for i, epoch in enumerate(longest["epoch"]) if not epochs or epoch >= epochs[-1]]
     later = [scale * longest["epoch"][i] for i in rest]
-    panel.plot(later, [longest["error"][i] for i in rest], line, color=colour, lw=0.8)
+    panel.plot(later, [longest["error"][i] for i in rest], line, color=colour, lw=_THIN)
 
 
 def together(curves: Sequence[Mapping[str, Any]]) -> tuple[list[float], list[tuple[float, ...]]]:

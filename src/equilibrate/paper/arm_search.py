@@ -174,8 +174,12 @@ def _known(asked: ArmSearch, store: Store, trials: Sequence[Trial]) -> list[Tria
 
 
 def _timed(asked: ArmSearch, problem: Problem, store: Store) -> list[Data]:
-    """Return the times of all arms, side by side; where they are missing, of those of round one."""
-    for names in dict.fromkeys((tuple(asked.arms), tuple(asked.rounds[0]))):
+    """Return the times of all arms, side by side; where they are missing, of as many rounds' arms.
+
+    A round that came later has not been measured together with those before it.
+    """
+    for last in range(len(asked.rounds), 0, -1):
+        names = dict.fromkeys(arm for each in asked.rounds[:last] for arm in each)
         arms = {arm: asked.methods[arm] for arm in names}
         how = (asked.problem, arms, asked.precision, asked.timed_together)
         with suppress(NotRecorded):  # of a frozen store, or left for later

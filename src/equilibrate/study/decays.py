@@ -12,6 +12,9 @@ scaling 1 / k_i^2 makes steps in proportion to each rate.
 
 Who knows that rates are positive and spread over decades learns their logarithms instead, and the
 problem is easy for everybody: `decays-log`, the control.
+
+`decays-batches` is the first one in batches of a quarter of the times. The data are exact all the
+same, so that the noise of a gradient goes with the error; but no two updates see one function.
 """
 
 import math
@@ -65,12 +68,13 @@ def instruments(like: Tensor) -> Tensor:
     return (1 + places).sin().view(INSTRUMENTS, len(DECADES))
 
 
-def decays_problem(instance: int = 0, *, logarithms: bool = False) -> Problem:
+def decays_problem(instance: int = 0, *, logarithms: bool = False, batch: int = TIMES) -> Problem:
     """Return the problem of one set of rates and amounts; the whole data is one batch.
 
     Args:
         instance: names the rates and amounts.
         logarithms: learn the logarithms of the rates.
+        batch: times in a batch; fewer than all make it another problem, `decays-batches`.
 
     Example:
         >>> problem = decays_problem(instance=1)
@@ -89,4 +93,5 @@ def decays_problem(instance: int = 0, *, logarithms: bool = False) -> Problem:
         return times, seen(times, rates, amounts)
 
     name = "decays-log" if logarithms else "decays"
-    return Problem(f"{name} #{instance}", model, data, mse_loss, mse_loss, TIMES)
+    name += "-batches" if batch < TIMES else ""
+    return Problem(f"{name} #{instance}", model, data, mse_loss, mse_loss, batch)

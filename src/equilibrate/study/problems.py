@@ -17,8 +17,8 @@ in batches of 200. Errors on the generated images must not stand beside publishe
 the name of their problem says 'CURVES-like'.
 
 The others are neural fields (`fields.problems`: image-64-sine and the like), `decays` (an ODE with
-rates from 1e-3 to 1e3; `decays-log` learns their logarithms) and `characters` (a small transformer
-on generated text).
+rates from 1e-3 to 1e3; `decays-log` learns their logarithms, `decays-batches` in batches) and
+`characters` (a small transformer on generated text).
 """
 
 from collections.abc import Callable, Sequence
@@ -142,6 +142,7 @@ BUILT_IN: dict[str, Callable[[Path | None], Problem]] = {
     **FIELDS,
     "decays": lambda folder: decays_problem(),
     "decays-log": lambda folder: decays_problem(logarithms=True),
+    "decays-batches": lambda folder: decays_problem(batch=50),
     "characters": lambda folder: characters_problem(),
 }
 """All, by name; called as those."""
