@@ -9,7 +9,7 @@ import pytest
 from equilibrate.wins.fight import CHOICES, Result, least_worst
 from equilibrate.wins.interval import COVERAGE, coverage, interval, rank
 from equilibrate.wins.page import standing
-from equilibrate.wins.reading import scores, verdict
+from equilibrate.wins.reading import scores, stuck, verdict
 from equilibrate.wins.tasks import TASKS
 from equilibrate.wins.timing import Pace
 
@@ -130,3 +130,11 @@ def test_the_least_worst_rate_minds_the_instance_that_went_wrong():
     assert [CHOICES[name](trials) for name in ("mean", "worst")] == [0.3, 0.1]
     trials.append({**trials[0], "status": "diverged"})
     assert least_worst(trials) == (0.01, 1e-3)
+
+
+def test_a_fighter_that_never_moved_is_named():
+    fought = made(
+        [0.1, 0.2, 0.1, 0.1, 0.3], [0.5] * 5, [1.0, 1.0 + 1e-8, 0.9, 1.0 + 1e-3, math.inf]
+    )
+    assert stuck(fought) == {"nadam": 2}
+    assert stuck(made([0.1] * 5, [0.5] * 5, [0.9] * 5)) == {}

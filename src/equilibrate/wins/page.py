@@ -18,6 +18,7 @@ from equilibrate.wins.reading import (
     behind,
     best_rival,
     scores,
+    stuck,
     target,
     verdict,
 )
@@ -151,6 +152,9 @@ def _task(result: Result, pace: Mapping[str, Pace]) -> str:
     if ends:
         names = ", ".join(map(label, ends))
         lines += ["", f"At an end of the widest grid all the same: {names}."]
+    for fighter, count in stuck(result).items():
+        who = f"{count} tuned finals of {label(fighter)}"
+        lines += ["", f"Ended where they began: {who}. Is it run right?"]
     return "\n".join(lines)
 
 

@@ -5,8 +5,9 @@
 
 A fight has a folder of its own, named by its terms; fights with one schedule share a page. Finals
 are published whole. Of the curves of all other trials only the first and the last point are kept:
-no page or figure uses more of them, and they are four fifths of the bytes. Seconds of a trial,
-which no page uses, are told to the millisecond, pictures have at most 128 pixels on a side.
+no page or figure uses more of them, and they are four fifths of the bytes. The seconds of a trial,
+which trained beside others, mean little and stay at home (its total is told with its origin);
+pictures have at most 128 pixels on a side.
 """
 
 import json
@@ -98,9 +99,9 @@ def _trials(one: Fought, out: Path, task: str) -> Iterator[Record]:
     thinned = {r["key"] for row in (result.tuning, result.shipped) for r in _all(row.values())}
     for key, record in read_records(out / "records" / task).items():
         if key in whole:
-            yield public({**record, "curve": _rounded(record["curve"])})
+            yield public({**record, "curve": _untimed(record["curve"])})
         elif key in thinned:
-            yield public({**record, "curve": _rounded(_ends(record["curve"]))})
+            yield public({**record, "curve": _ends(_untimed(record["curve"]))})
 
 
 def _all(rows: Iterable[Sequence[Record]]) -> list[Record]:
@@ -111,8 +112,8 @@ def _ends(curve: dict[str, list[Any]]) -> dict[str, list[Any]]:
     return {name: [*points[:1], *points[1:][-1:]] for name, points in curve.items()}
 
 
-def _rounded(curve: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    return {**curve, "seconds": [round(seconds, 3) for seconds in curve["seconds"]]}
+def _untimed(curve: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    return {name: points for name, points in curve.items() if name != "seconds"}
 
 
 def _slim(record: dict[str, Any]) -> dict[str, Any]:

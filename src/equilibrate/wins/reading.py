@@ -20,6 +20,18 @@ _LEVELS = 5
 TIE = 0.1  # decibels that nobody can tell apart
 
 
+def stuck(result: Result) -> dict[str, int]:
+    """Return how many tuned finals of a fighter ended within 1e-6 of where they began, if any did.
+
+    Whoever fights so was never in it: a sign of a rival that is run wrongly, not of a hard task.
+    """
+    found = {
+        fighter: sum(abs(final_error(r) / r["curve"]["error"][0] - 1) < 1e-6 for r in finals)
+        for fighter, finals in result.finals.items()
+    }
+    return {fighter: count for fighter, count in found.items() if count}
+
+
 @dataclass(frozen=True)
 class Score:
     """One fighter in the finals of one task; infinite where a run failed or never got there."""
