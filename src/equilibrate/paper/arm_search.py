@@ -65,14 +65,10 @@ class ArmSearch:
     quick: bool = False
     optional: bool = False
 
-    def study(self, arm: str) -> str:
-        """Return the name of the study that an arm belongs to.
-
-        All arms of a full figure are one; of a quick one each is its own, so that processes may
-        train them at the same time.
-        """
-        name = f"{self.figure}-{self.problem}"
-        return f"{name}-quick-{arm}" if self.quick else name
+    @property
+    def study(self) -> str:
+        """The name of its study."""
+        return f"{self.figure}-{self.problem}{'-quick' if self.quick else ''}"
 
     @property
     def arms(self) -> list[str]:
@@ -114,25 +110,19 @@ def split(records: Sequence[Data]) -> tuple[list[Data], dict[str, dict[str, floa
 def _at_hand(asked: ArmSearch, store: Store) -> bool:
     """Tell whether a task was recorded, or can be computed here where it is optional."""
     if store.frozen:
-        return any(read_records(study_folder(store, asked.study(arm))) for arm in asked.arms)
+        return bool(read_records(study_folder(store, asked.study)))
     return not asked.optional or mnist_at_hand(store.data)
 
 
 def _trained(asked: ArmSearch, problem: Problem, store: Store, progress: Progress) -> list[Data]:
     trial = partial(_trial, asked, problem, "" if store.frozen else problem.fingerprint)
     at_once = AT_ONCE if store.device == "cuda" else 1  # on a CPU a stack of such networks loses
-
-    def together(trials: list[Trial], search: Search | None = None) -> list[Data]:
-        how: Any = {"search": search, "every": asked.every, "at_once": at_once}
-        return [
-            record
-            for study, own in _by_study(asked, trials).items()
-            for record in train(store, study, problem, asked.methods, own, progress, **how)
-        ]
-
+    together = partial(
+        train, store, asked.study, problem, asked.methods, every=asked.every, at_once=at_once
+    )
     longest: list[Data] = []
     for searched in _searched(asked, store, trial):
-        longest += together(searched, asked.search)
+        longest += together(searched, progress, search=asked.search)
     records = [up_to(record, asked.epochs) for record in longest]
     best = {arm: furthest(r for r in records if r["method"] == arm) for arm in asked.arms}
     repeated = [
@@ -142,9 +132,9 @@ def _trained(asked: ArmSearch, problem: Problem, store: Store, progress: Progres
         for seed in asked.seeds
     ]
     if store.frozen:
-        repeated = _known(asked, store, repeated)
+        repeated = known(store, asked.study, repeated)
     if repeated:
-        records += together(repeated)
+        records += together(repeated, progress)
     records += [record for record in longest if past(record["curve"], asked.epochs)]
     return [{**record, "task": asked.problem} for record in records]
 
@@ -157,20 +147,8 @@ def _searched(asked: ArmSearch, store: Store, trial: Callable[..., Trial]) -> li
         for each in asked.rounds
     ]
     if store.frozen:
-        later = [listed for listed in later if _known(asked, store, listed) == listed]
+        later = [listed for listed in later if known(store, asked.study, listed) == listed]
     return [first, *later]
-
-
-def _by_study(asked: ArmSearch, trials: Sequence[Trial]) -> dict[str, list[Trial]]:
-    found: dict[str, list[Trial]] = {}
-    for trial in trials:
-        found.setdefault(asked.study(trial.method), []).append(trial)
-    return found
-
-
-def _known(asked: ArmSearch, store: Store, trials: Sequence[Trial]) -> list[Trial]:
-    parts = _by_study(asked, trials).items()
-    return [trial for study, own in parts for trial in known(store, study, own)]
 
 
 def _timed(asked: ArmSearch, problem: Problem, store: Store) -> list[Data]:

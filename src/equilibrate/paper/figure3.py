@@ -53,7 +53,7 @@ class Settings:
 
 QUICK = Settings(
     tasks=(
-        Task("curves-like", 32, 32, ("sgd", "rmsprop", "jacobi", "esgd-warm", "esgd")),
+        Task("curves-like", 20, 20, ("sgd", "rmsprop", "jacobi", "esgd-warm", "esgd")),
         Task("mnist", 1, 1, ("sgd", "rmsprop", "esgd"), optional=True),
     ),
     trials=1,
