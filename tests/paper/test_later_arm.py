@@ -170,6 +170,14 @@ def test_every_arm_has_a_look_of_its_own(folder):
     ]
 
 
+def test_one_seed_is_drawn_thin_beside_arms_that_have_several(folder):
+    computed(replace(WITH_IT, seeds=1), Store(folder, timed=False))
+    panel, *_ = figure3.draw(WITH_IT, computed(WITH_IT, Store(folder, frozen=True))).axes
+    widths = {line.get_label(): line.get_linewidth() for line in panel.lines}
+    ours = widths[ARMS[ADDED].label]
+    assert {ours < widths[ARMS[arm].label] for arm in FIGURE3.tasks[0].arms} == {True}
+
+
 @pytest.mark.parametrize("arm", [arm for arm in ARMS if arm not in LATER])
 def test_earlier_arms_draw_what_they_drew(arm):
     assert figure3._drawn(figure3.settings(False), arm) == ARMS[arm].settings(8)

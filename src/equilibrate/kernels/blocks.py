@@ -68,7 +68,7 @@ def tables(
     And whether every tensor begins at a multiple of 16 bytes: then loads may be that wide.
     """
     device = first[0].device
-    within = capturing(device)  # asked once: on a GPU it takes longer than all the rest here
+    within = capturing(device)  # asked once for all of them
     chart = plan(tuple(map(Tensor.numel, first)), device, within)
     found = [
         _table(tuple(map(Tensor.data_ptr, column)), device, within=within) for column in columns

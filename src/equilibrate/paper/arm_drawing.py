@@ -65,7 +65,7 @@ def _looks(column: Column, colours: Mapping[str, str], dashed: Collection[str]) 
         name: (
             colours[name],
             "--" if name in dashed else "-",
-            _THIN if len(arm.seeds) < most and len(arm.seeds) == 1 else _THICK,
+            _THIN if len(arm.seeds) == 1 < most else _THICK,
         )
         for name, arm in column.arms.items()
     }
