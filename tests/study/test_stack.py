@@ -101,6 +101,22 @@ def test_so_it_is_with_every_setting_of_a_curvature_method(method, variant):
     hold_equal(dense(), trials(method, settings), updates=30)
 
 
+ROWS_AND_COLUMNS = {
+    "alone": [{**CALM, "decay": 0.99}, {**CALM, "lr": 0.003, "decay": None, "seed": 5}],
+    "few vectors": [{**CALM, "warmup_probes": 5}, {**CALM, "warmup_probes": 5, "damping": 1.0}],
+    "momentum": [{**CALM, "momentum": m, "nesterov": True, "lr": 0.003} for m in (0.5, 0.8)],
+    "mean floor": [{**CALM, "mean_floor": True, "decay": 0.5, "lr": lr} for lr in (0.03, 0.1)],
+    "two warm-ups": [{**CALM, "warmup_probes": 16}, {**CALM, "warmup_probes": 20}],
+}
+
+
+@pytest.mark.parametrize("problem", [dense, convolution])
+@pytest.mark.parametrize("variant", ROWS_AND_COLUMNS)
+def test_so_it_is_where_rows_and_columns_are_equilibrated(variant, problem):
+    settings = [{**each, "scaling": "row-column"} for each in ROWS_AND_COLUMNS[variant]]
+    hold_equal(problem(), trials("esgd", settings), updates=45)
+
+
 def test_a_descent_meets_the_floor_under_its_mean():
     stack = stack_of(dense(), trials("esgd", VARIANTS["mean floor"]))
     stack.advance(30)

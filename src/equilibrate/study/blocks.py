@@ -17,6 +17,7 @@ from equilibrate.study.methods import Method
 from equilibrate.study.scheduling import Scheduling
 from equilibrate.study.stacked_curvature import KINDS, StackedCurvature
 from equilibrate.study.stacked_optimizer import StackedOptimizer
+from equilibrate.study.stacked_row_column import StackedRowColumn
 from equilibrate.study.stacked_rules import structure
 from equilibrate.study.timetable import Timetable
 from equilibrate.study.trial import Trial
@@ -53,6 +54,17 @@ def rows(tensor: Tensor, start: int, stop: int) -> Tensor:
     return tensor if stop - start == len(tensor) else tensor[start:stop]
 
 
+def _stacked(
+    optimizer: type[Optimizer], settings: Sequence[Mapping[str, Any]], parameters: Sequence[Tensor]
+) -> StackedOptimizer:
+    """Return the stacked form of an optimizer for trials of one structure."""
+    if optimizer not in KINDS:
+        return StackedOptimizer(optimizer, settings, parameters)
+    if settings[0].get("scaling") == "row-column":
+        return StackedRowColumn(optimizer, settings, parameters)
+    return StackedCurvature(optimizer, settings, parameters)
+
+
 def make_blocks(
     methods: Mapping[str, Method],
     trials: Sequence[Trial],
@@ -71,8 +83,7 @@ def make_blocks(
         stop = start + len(mine)
         whole = len(mine) == len(trials)
         own = [p if whole else p.detach()[start:stop] for p in parameters]
-        stacked = StackedCurvature if optimizer in KINDS else StackedOptimizer
-        made = stacked(optimizer, [trial.settings for trial in mine], own)
+        made = _stacked(optimizer, [trial.settings for trial in mine], own)
         totals = [trial.epochs * updates_per_epoch for trial in mine]
         schedule = Scheduling(made.settings, totals)
         timetable = Timetable(schedule, made, updates_per_epoch)

@@ -37,7 +37,7 @@ class StackedCurvature(StackedOptimizer):
         parameters: Sequence[Tensor],
     ) -> None:
         super().__init__(optimizer, settings, parameters)
-        self.kind = KINDS[optimizer]
+        self.kind = self._kind_of(optimizer)
         self.state["diagonal"] = [torch.zeros_like(p) for p in self.parameters]
         lr = self.numbers["lr"]
         trials, tensors = len(lr), len(self.parameters)
@@ -69,6 +69,9 @@ class StackedCurvature(StackedOptimizer):
         self._step_all = fused(stepping(self.kind), self.device)
         self._limit_all = fused(limiting(self.kind), self.device)
 
+    def _kind_of(self, optimizer: type[Optimizer]) -> ModuleType:
+        return KINDS[optimizer]
+
     def probes_at(self, update: int) -> bool:
         """Tell whether a probe is due at an update."""
         return bool(update % self.switches["probe_every"] == 0)
@@ -76,13 +79,16 @@ class StackedCurvature(StackedOptimizer):
     @torch.no_grad()
     def warm_up(self, hessian: Hessian) -> None:
         """Fold as many products of every trial as its warm-up asks for."""
-        warmup = self.numbers["warmup_probes"]
-        for done in range(int(warmup.max())):
-            vectors = self.draw()
-            self._fold(vectors, *hessian(vectors), warmup > done, steps=0)
+        self._measure_first(hessian, self.numbers["warmup_probes"])
         self.first_mean_scale.copy_(self._mean_scale())
         for parameter in self.parameters:  # no finite curvature at the start: the trial has failed
             parameter[self.weight == 0] = torch.nan
+
+    def _measure_first(self, hessian: Hessian, counts: Tensor) -> None:
+        """Fold as many products of the first loss as each trial counts."""
+        for done in range(int(counts.max())):
+            vectors = self.draw()
+            self._fold(vectors, *hessian(vectors), counts > done, steps=0)
 
     @torch.no_grad()
     def fold(
@@ -116,6 +122,10 @@ class StackedCurvature(StackedOptimizer):
             new,
             self._rows,
         )
+        self._summarise(total, seen)
+
+    def _summarise(self, total: Tensor, seen: Tensor) -> None:
+        """Renew what follows from the sums and counts of every tensor's diagonal."""
         self.seen.copy_(seen)
         self.scale.copy_(total.double() / self.seen.clamp(min=1))
         added = self.numbers["damping"] if self.switches["damping_kind"] == "absolute" else 0.0

@@ -3,7 +3,7 @@
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -75,7 +75,7 @@ _ADAM_NUMBERS = ("lr", "beta1", "beta2", "eps", "weight_decay")
 _ADAM_SLOTS = ("exp_avg", "exp_avg_sq")
 
 RULES: dict[type[Optimizer], Rule] = {
-    ESGD: _CURVATURE,
+    ESGD: replace(_CURVATURE, switches=(*_CURVATURE.switches, "scaling")),
     JacobiSGD: _CURVATURE,
     torch.optim.SGD: Rule(("lr", "momentum", "weight_decay"), ("nesterov",), first_order.sgd_),
     torch.optim.RMSprop: Rule(
@@ -130,9 +130,14 @@ def complete(optimizer: type[Optimizer], settings: Mapping[str, Any]) -> dict[st
 
 
 def structure(optimizer: type[Optimizer], settings: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return what trials must share to train in one stack: switches, and momentum or none."""
+    """Return what trials must share to train in one stack: switches, and momentum or none.
+
+    And the length of a warm-up in rounds, which rows and columns have (`stacked_row_column`).
+    """
     full = complete(optimizer, settings)
-    return (*(full[name] for name in RULES[optimizer].switches), bool(full.get("momentum")))
+    rounds = full["warmup_probes"] if full.get("scaling") == "row-column" else None
+    switches = (full[name] for name in RULES[optimizer].switches)
+    return (*switches, bool(full.get("momentum")), rounds)
 
 
 def why_not_stacked(optimizer: type[Optimizer], settings: Mapping[str, Any]) -> str | None:
