@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from equilibrate.paper import momentum, momentum_claims
-from equilibrate.paper.falling_arms import FALLING_ARMS, FALLING_ROUNDS
+from equilibrate.paper.falling_arms import FALLING_ARMS, FALLING_ROUNDS, remembers
 from equilibrate.paper.figures import FIGURES
 from equilibrate.paper.momentum_arms import MOMENTUM_ARMS, QUICK_SETTINGS, grid
 from equilibrate.paper.records import Store
@@ -16,6 +16,7 @@ from tests.paper.shrunken import MOMENTUM, PROBLEMS
 from tests.paper.test_momentum_claims import AS_SAID, FIRST_RUNGS, _with
 
 SMALL = replace(MOMENTUM, study="falling", tasks=MOMENTUM.tasks[1:])
+CURVATURE = {"jacobi", "esgd"}
 BEHIND = AS_SAID | {"esgd": 0.8}
 
 
@@ -26,7 +27,7 @@ def computed(tmp_path_factory):
     return folder, momentum.compute(SMALL, Store(folder), progress, PROBLEMS), progress
 
 
-@pytest.mark.parametrize("arms", FALLING_ROUNDS, ids=["first", "second"])
+@pytest.mark.parametrize("arms", FALLING_ROUNDS, ids=["first", "second", "third"])
 def test_every_arm_has_as_many_trials_in_as_wide_a_decade(arms):
     assert list(arms) == list(MOMENTUM_ARMS)
     for name, arm in arms.items():
@@ -38,12 +39,23 @@ def test_every_arm_has_as_many_trials_in_as_wide_a_decade(arms):
         assert all(why_not_stacked(arm.optimizer, settings) is None for settings in own)
 
 
-def test_the_second_round_tries_nothing_that_the_first_has_tried():
-    first, second = ([grid(arm, 3) for arm in arms.values()] for arms in FALLING_ROUNDS)
-    for before, after in zip(first, second, strict=True):
-        assert not [own for own in after if own in before]
-    floored = {name for name, arm in FALLING_ROUNDS[1].items() if arm.fixed.get("mean_floor")}
-    assert floored == {"jacobi", "esgd"}
+def test_a_later_round_tries_nothing_that_was_tried_before():
+    tried = {name: [] for name in MOMENTUM_ARMS}
+    for arms in FALLING_ROUNDS:
+        for name, arm in arms.items():
+            own = grid(arm, 3)
+            assert not [settings for settings in own if settings in tried[name]]
+            tried[name] += own
+
+
+def test_what_a_later_round_adds_it_adds_for_all_that_have_it():
+    """A floor under the mean of D, then a longer memory: whoever has a D, or remembers anything."""
+    _, second, third = FALLING_ROUNDS
+    assert {name for name, arm in second.items() if arm.fixed.get("mean_floor")} == CURVATURE
+    longer = {n for n, arm in third.items() if all(map(remembers, grid(arm, 3)))}
+    assert longer == set(MOMENTUM_ARMS) - {"nag"}
+    earlier = [own for arms in FALLING_ROUNDS[:2] for arm in arms.values() for own in grid(arm, 3)]
+    assert not any(map(remembers, earlier))
 
 
 def test_it_trains_in_folders_of_its_own_and_says_what_it_did(computed):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from equilibrate.paper.arm_drawing import TITLES, Column, draw_columns, microseconds, search_text
 from equilibrate.paper.arm_records import Arm, error_at, told
 from equilibrate.paper.drawing import BLACK, GREEN, ORANGE, SKY, VERMILION
+from equilibrate.paper.falling_arms import remembers
 from equilibrate.paper.figure import Description, Records, Table
 from equilibrate.paper.momentum_arms import momentum_arms
 from equilibrate.study.schedules import start_of_the_end
@@ -79,6 +80,11 @@ def _notes(arms: Sequence[Arm]) -> tuple[str, ...]:
             " A second grid came after the results of the first: with a floor under the mean of D "
             "for ESGD and Jacobi, at other learning rates and momenta for the others."
         )
+    if any(remembers(own) for _, own in tried):
+        searched += (
+            " A third came after the second: with a longer memory and more damping for all that "
+            "have them ('long memory')."
+        )
     return (
         searched,
         "At the end (the last 1,000 updates of a full run) no momentum but Adam's exceeds 0.9"
@@ -110,7 +116,8 @@ def _table(column: Column, first: int) -> Table:
 def _row(arm: Arm, first: int, seconds: Mapping[str, float]) -> tuple[str, ...]:
     best = arm.best["settings"]
     shown = [_setting(arm, name, best[name]) for name in _SHOWN if name in best]
-    settings = ", ".join(shown + ["rising"] * _rising(best) + ["mean_floor"] * _floored(best))
+    marks = {"rising": _rising, "mean_floor": _floored, "long memory": remembers}
+    settings = ", ".join(shown + [mark for mark, has in marks.items() if has(best)])
     early = min(error_at(record, first) for record in arm.searched)
     cut = "" if arm.longest["status"] == "finished" else f" ({arm.longest['status']})"
     return (
