@@ -13,7 +13,7 @@ from equilibrate.study.study import run_study
 from tests.study.stacks import CPU
 from tests.study.stacks import dense as _problem
 from tests.study.stacks import trials as _trials
-from tests.study.test_stack import SETTINGS
+from tests.study.test_stack import ROWS_AND_COLUMNS, SETTINGS
 
 NAMES = ["sgd", "rmsprop", "esgd", "jacobi"]
 
@@ -75,6 +75,19 @@ def test_on_a_gpu_a_mixed_stack_ends_where_it_does_on_a_cpu(schedule):
         rows[device] += _rows(stack)
     for here, there in zip(rows["cuda"], rows["cpu"], strict=True):
         torch.testing.assert_close(here.cpu(), there, rtol=0, atol=1e-7)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_so_does_one_that_equilibrates_rows_and_columns():
+    settings = [{**own, "scaling": "row-column"} for own in ROWS_AND_COLUMNS["momentum"]]
+    rows = []
+    for device in ("cpu", "cuda"):
+        stack = Stack(_problem(), METHODS, _trials("esgd", settings), torch.device(device))
+        stack.advance(65)
+        rows.append(_rows(stack))
+    for here, there in zip(*rows, strict=True):
+        torch.testing.assert_close(here.cpu(), there.cpu(), rtol=0, atol=1e-7)
 
 
 def _on(trial, schedule):
