@@ -24,7 +24,7 @@ from equilibrate import ESGD
 from equilibrate.rules import fused
 
 SIZES = {"one tensor of 45 M": [45_000_000], "one tensor of 250 M": [250_000_000]}
-REPEAT = 10
+REPEAT = 50
 
 
 def shapes_of(model: str, device: torch.device, small: bool) -> list[torch.Size]:
