@@ -107,9 +107,9 @@ def test_the_page_on_momentum_tells_what_the_studies_gave(study, section, task, 
     assert [row[: len(expected[0])] for row in rows] == expected
 
 
-def test_the_page_on_momentum_tells_how_the_winners_of_both_rounds_ended():
+def test_the_page_on_momentum_tells_how_the_winners_of_all_rounds_ended():
     page = (RESULTS.parent / "docs" / "momentum.md").read_text()
-    rows = _rows_under(page.splitlines(), "as long, so both ends are known:")
+    rows = _rows_under(page.splitlines(), "as long, so all ends are known:")
     told = [[cell.replace("the same", "").strip(" /").split(" / ") for cell in r[1:]] for r in rows]
     ended: dict[str, list[list[str]]] = {name: [] for name in MOMENTUM_ARMS}
     for task, epochs in (("mnist", 2500), ("curves-like", 7500)):
