@@ -105,6 +105,57 @@ def test_calibrating_frees_every_graph_where_that_is_asked_for(scaling):
         freeing.calibrate(used, release=True)
 
 
+@pytest.mark.parametrize("release", [False, True])
+@pytest.mark.parametrize("scaling", ["row", "row-column"])
+def test_one_graph_is_alive_at_a_time_where_a_generator_is_calibrated_on(scaling, release):
+    """When a loss is asked for, the one before it is gone, and so are its products."""
+    weight = torch.tensor([0.5, 2.0], requires_grad=True)
+    optimizer = ESGD([weight], scaling=scaling)
+    alive, contributions = [], optimizer._contributions
+
+    def watched(*arguments):
+        found = contributions(*arguments)
+        alive.extend(map(weakref.ref, found.values()))
+        return found
+
+    def losses():
+        for _ in range(4):
+            assert [held for held in alive if held() is not None] == []
+            loss = weight.exp().square().sum()
+            alive.append(weakref.ref(loss))
+            yield loss
+            del loss
+
+    optimizer._contributions = watched
+    gc.disable()
+    try:
+        assert optimizer.calibrate(losses(), release=release) == 4
+    finally:
+        gc.enable()
+    assert len(alive) >= 8
+
+
+@pytest.mark.parametrize("scaling", ["row", "row-column"])
+def test_a_warm_up_keeps_no_product_while_the_next_one_is_made(scaling):
+    weight = torch.tensor([0.5, 2.0], requires_grad=True)
+    optimizer = ESGD([weight], scaling=scaling)
+    alive, contributions = [], optimizer._contributions
+
+    def watched(*arguments):
+        assert [held for held in alive if held() is not None] == []
+        found = contributions(*arguments)
+        alive.extend(map(weakref.ref, found.values()))
+        return found
+
+    optimizer._contributions = watched
+    gc.disable()
+    try:
+        optimizer.probe(weight.exp().square().sum(), backward=True)
+    finally:
+        gc.enable()
+    assert len(alive) == 20
+
+
 def _resident() -> float:
     """Bytes of memory in use by this process."""
     with open("/proc/self/statm") as file:

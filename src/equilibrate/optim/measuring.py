@@ -121,23 +121,28 @@ class Measuring(Folding):
             raise RuntimeError(
                 "calibrate between probe and step would mix two vectors; step first."
             )
-        parameters, seen, folded = self._trainable(), 0, 0
+        seen, folded = 0, 0
         for loss in losses:
             seen += 1
-            self._agree("calibrate")
-            hessian = LiveLoss(loss, parameters)
-            if release:
-                hessian.share(1)
-            contributions = self._contributions(hessian, parameters)
-            found = Pending()
-            found.add(parameters, contributions)
-            folded += self._fold(self._mean_pending(found), parameters)
+            folded += self._calibrate_by(loss, release)
+            del loss  # and with it its graph, before the next one is made
         self._agree("the end of calibrate")
         if not seen:
             raise ValueError("calibrate was given no loss. Pass an iterable of live losses.")
         for group in self.param_groups if folded else []:
             group["steps_since_probe"] = 0
         return folded
+
+    def _calibrate_by(self, loss: Tensor, release: bool) -> bool:
+        """Fold one product of one loss; nothing of it is left then but the diagonal."""
+        self._agree("calibrate")
+        parameters = self._trainable()
+        hessian = LiveLoss(loss, parameters)
+        if release:
+            hessian.share(1)
+        found = Pending()
+        found.add(parameters, self._contributions(hessian, parameters))
+        return self._fold(self._mean_pending(found), parameters)
 
     def observe(self, vectors: Sequence[Tensor | None], products: Sequence[Tensor | None]) -> None:
         """Add products H v computed elsewhere to the pending product; the next step folds them.
@@ -211,6 +216,7 @@ class Measuring(Folding):
             asked = [p for p, count in fresh.items() if count > done]
             found = self._contributions(hessian, asked)
             self._fold(found if hessian.averaged else self._mean(found, asked), asked)
+            del found  # before the next product is made
         for group in first if fresh else []:
             group["steps_since_probe"] = 0
         self._warmed += fresh

@@ -11,7 +11,7 @@ warm-up's vectors are shared among the rounds: the cost is that of row equilibra
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import torch
@@ -47,14 +47,15 @@ class RowColumn(CurvatureOptimizer):
     def calibrate(self, losses: Iterable[Tensor], *, release: bool = False) -> int:
         """Measure without stepping, as `Measuring.calibrate`; after a warm-up on the first loss."""
         rest = iter(losses)
-        first = next(rest, None)
-        if first is None:
+        waiting = list(islice(rest, 1))  # taken out again below, so that nothing here keeps a graph
+        if not waiting:
             return super().calibrate([])
         if self._kind is row_column and not self._pending:
             warm = {p: g["warmup_probes"] for p, g in self._groups().items()}
             fresh = {p: warm[p] for p in self._unmeasured()}
-            self._warm_up(LiveLoss(first, self._trainable()), fresh)
-        return super().calibrate(chain([first], rest), release=release)
+            self._warm_up(LiveLoss(waiting[0], self._trainable()), fresh)
+        first = (waiting.pop() for _ in range(1))
+        return super().calibrate(chain(first, rest), release=release)
 
     def observe(self, vectors: Sequence[Tensor | None], products: Sequence[Tensor | None]) -> None:
         """Add products computed elsewhere, as `Measuring.observe`; not for rows and columns."""
