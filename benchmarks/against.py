@@ -30,14 +30,14 @@ CAPTURED = [
 def start(rival: Rival, build: Any, device: torch.device, small: bool) -> tuple[Any, int, Problem]:
     """Return a loop that has made one block of iterations, its peak memory and its problem."""
     torch.manual_seed(0)
-    peaked = peak(device)
-    problem = build(device, small)
-    loop: Any = rival.start(problem)
-    if rival in CAPTURED:
-        loop = Captured(loop)
-    for _ in range(2):
-        loop.block() if rival in CAPTURED else [loop.iterate() for _ in range(3)]
-    return loop, peaked(), problem
+    with peak(device) as peaked:
+        problem = build(device, small)
+        loop: Any = rival.start(problem)
+        if rival in CAPTURED:
+            loop = Captured(loop)
+        for _ in range(2):
+            loop.block() if rival in CAPTURED else [loop.iterate() for _ in range(3)]
+        return loop, peaked(), problem
 
 
 def measure(

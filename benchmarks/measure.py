@@ -4,13 +4,15 @@ import json
 import platform
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from benchmarks.storages import Storages
 from equilibrate.study.provenance import commit
 
 
@@ -69,15 +71,18 @@ def ratio(times: list[float], base: list[float]) -> tuple[float, float, float]:
     return middle, low, high
 
 
-def peak(device: torch.device) -> Callable[[], int]:
-    """Start watching the GPU's memory; the result tells the most that was added since."""
+@contextmanager
+def peak(device: torch.device) -> Iterator[Callable[[], int]]:
+    """Watch the memory of tensors; what is handed out tells the most bytes that were added."""
     if device.type != "cuda":
-        return lambda: 0
+        with Storages() as found:
+            yield lambda: found.most
+        return
     wait(device)
     torch.cuda.empty_cache()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
-    return lambda: torch.cuda.max_memory_allocated() - before
+    yield lambda: torch.cuda.max_memory_allocated() - before
 
 
 def where(device: torch.device) -> dict[str, Any]:

@@ -93,9 +93,9 @@ def measure(
     memory = {}
     for name, run in calls.items():
         run()
-        peaked = peak(device)
-        timed(run, device)
-        memory[name] = peaked()
+        with peak(device) as peaked:
+            timed(run, device)
+            memory[name] = peaked()
     found = interleaved(calls, device, seconds)
     time = {name: median(times) for name, times in found.items()}
     cost = (time["probing"] - time["ordinary"]) / time["gradient"]

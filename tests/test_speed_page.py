@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from benchmarks import against, bare_probe, probe_cost, replay, update_bandwidth
-from benchmarks.measure import ratio, records
+from benchmarks.measure import peak, ratio, records
 from benchmarks.models import MODELS, Problem
 from benchmarks.rivals import EVERY, RIVALS, Plain, Probing
 from benchmarks.table import TABLES
@@ -52,6 +52,29 @@ def test_every_method_is_measured_or_says_why_not(tmp_path):
     assert len(found["ESGD"]["times"]) == len(found["ESGD"]["base"])
     for name in found:
         assert f"| {name} |" in table(list(found.values()))
+
+
+def test_the_most_memory_is_that_of_tensors_that_live_at_once():
+    with peak(CPU) as peaked:
+        first = torch.ones(1000)
+        second = first + 1
+        del first
+        third = second.view(10, 100) * 2
+        assert peaked() == 8000  # a view takes none, and two tensors of 4000 live at a time
+        fourth = torch.cat([third.flatten(), second])
+        assert peaked() == 16000
+        del second, third, fourth
+        torch.ones(1000)
+        assert peaked() == 16000
+
+
+def test_with_a_probe_a_run_takes_more_memory_and_says_so():
+    """Its diagonal, and what a second derivative keeps; the rivals' states are larger."""
+    most, by = {}, {rival.name: rival for rival in RIVALS}
+    for name in ("SGD", "ESGD", "AdamW, foreach"):
+        _, most[name], problem = against.start(by[name], MODELS["sine field"], CPU, True)
+    assert most["SGD"] < most["AdamW, foreach"]
+    assert most["SGD"] + 4 * problem.count() <= most["ESGD"]
 
 
 def test_a_ratio_is_taken_round_by_round():

@@ -33,15 +33,15 @@ def test_it_is_made_once(remembered, made):
     assert capture._in_graphs == {}
 
 
-def test_what_was_not_used_for_long_is_forgotten(remembered, made):
+def test_what_was_made_first_is_forgotten_first(remembered, made):
     for name in "abcad":
         remembered(name, within=False)
     assert len(remembered) == 3
     assert made == [*"abcd"]
-    remembered("a", within=False)
-    assert made == [*"abcd"]
     remembered("b", within=False)
-    assert made == [*"abcdb"]
+    assert made == [*"abcd"]
+    remembered("a", within=False)
+    assert made == [*"abcda"]
 
 
 def test_a_graph_takes_what_was_made_before_and_has_it_for_good(remembered):

@@ -60,7 +60,7 @@ def keep(held: Made, within: bool) -> Made:
 
 
 class Remembered(Generic[Made]):
-    """What a function has made on a device, as many results as were used last.
+    """What a function has made on a device, as many results as were made last.
 
     In a capture, what was made before is taken as it is, and costs a replay nothing. What is new
     there is made by the graph, in every replay, and not remembered: it lives with the graph.
@@ -74,13 +74,12 @@ class Remembered(Generic[Made]):
     def __init__(self, make: Callable[..., Made], most: int) -> None:
         """Take the function."""
         self._make, self._most = make, most
-        self._made: dict[Any, Made] = {}  # what was used last comes last
+        self._made: dict[Any, Made] = {}  # in the order in which they were made
 
     def __call__(self, *key: Any, within: bool) -> Made:
         """Return what the function makes of these arguments, `within` a capture or outside."""
-        known = self._made.pop(key, None)
+        known = self._made.get(key)  # no look at who was used last: keys are long, and hashed anew
         if known is not None:
-            self._made[key] = known
             return keep(known, within)
         made = self._make(*key)
         if not within:

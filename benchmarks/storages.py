@@ -1,0 +1,45 @@
+"""The most memory that tensors on a CPU took: their storages counted as they come and go.
+
+The process's own size says little there, for its allocator keeps what was freed. What an operation
+takes for itself while it runs is not seen; a GPU's peak (`torch.cuda.max_memory_allocated`) has it.
+"""
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+
+class Storages(TorchDispatchMode):
+    """Counts the bytes of all storages that operations under it return, while they live."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = self.most = 0
+        self._counted: set[int] = set()
+
+    def __torch_dispatch__(
+        self, operation: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        result = operation(*args, **(kwargs or {}))
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, Tensor):
+                self._count(leaf)
+        return result
+
+    def _count(self, tensor: Tensor) -> None:
+        storage = tensor.untyped_storage()
+        key, size = storage._cdata, storage.nbytes()
+        if key in self._counted:
+            return
+        self._counted.add(key)
+        self.now += size
+        self.most = max(self.most, self.now)
+        weakref.finalize(storage, self._forget, key, size)
+
+    def _forget(self, key: int, size: int) -> None:
+        self._counted.discard(key)
+        self.now -= size
