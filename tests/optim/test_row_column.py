@@ -113,3 +113,24 @@ def test_calibrating_starts_with_the_warm_up():
     x = torch.cat(parts)
     assert optimizer.calibrate(iter([x @ matrix @ x / 2] * 3)) == 3
     assert (joined(optimizer) / row_column(matrix)).log10().abs().max() < 1.0
+
+
+@pytest.mark.parametrize("first", ["row", "row-column"])
+@pytest.mark.parametrize("given", [{}, {"fused": True}])
+def test_groups_share_one_scaling(first, given):
+    """Each D follows from all columns of H: two of them in one optimizer mean nothing."""
+    other = {"row": "row-column", "row-column": "row"}[first]
+    parts = [torch.ones(n, requires_grad=True) for n in (3, 5)]
+    groups = [{"params": [parts[0]], "scaling": first}, {"params": [parts[1]], "scaling": other}]
+    with pytest.raises(ValueError, match="Invalid scaling"):
+        ESGD([groups[0], {**groups[1], **given}])
+    optimizer = ESGD([parts[0]], scaling=first)
+    with pytest.raises(ValueError, match="Invalid scaling"):
+        optimizer.add_param_group({**groups[1], **given})
+    assert len(optimizer.param_groups) == 1
+    optimizer.add_param_group({"params": [parts[1]]})
+    saved = optimizer.state_dict()
+    saved["param_groups"][1]["scaling"] = other
+    with pytest.raises(ValueError, match="Invalid scaling"):
+        optimizer.load_state_dict(saved)
+    assert {group["scaling"] for group in optimizer.param_groups} == {first}

@@ -78,7 +78,7 @@ class Remembered(Generic[Made]):
 
     def __call__(self, *key: Any, within: bool) -> Made:
         """Return what the function makes of these arguments, `within` a capture or outside."""
-        known = self._made.get(key)  # no look at who was used last: keys are long, and hashed anew
+        known = self._made.get(key)
         if known is not None:
             return keep(known, within)
         made = self._make(*key)

@@ -25,9 +25,8 @@ def same(tensors: Sequence[Tensor | None], others: Sequence[Tensor]) -> bool:
 def alike(first: Sequence[Tensor], *others: Sequence[Tensor] | None) -> bool:
     """Tell whether one launch takes them all: contiguous, none empty, one dtype in each column.
 
-    Every row has one number of elements: a kernel goes by that of its first tensor, and would read
-    and write beyond the end of a smaller one. Shapes are not compared, which takes twice as long:
-    torch gives no parameter a gradient of another shape, and no state of another shape is loaded.
+    Every row has one shape: a kernel goes by that of its first tensor, and would read and write
+    beyond the end of a smaller one (a state that was loaded for another network).
 
     Example:
         >>> import torch
@@ -36,12 +35,12 @@ def alike(first: Sequence[Tensor], *others: Sequence[Tensor] | None) -> bool:
         >>> alike([torch.zeros(2)], [torch.zeros(1)])
         False
     """
-    sizes = list(map(Tensor.numel, first))
+    shapes = list(map(Tensor.size, first))
     for column in filter(None, (first, *others)):
         if not all(map(Tensor.is_contiguous, column)):
             return False
         if len({tensor.dtype for tensor in column}) > 1:
             return False
-        if column is not first and list(map(Tensor.numel, column)) != sizes:
+        if column is not first and list(map(Tensor.size, column)) != shapes:
             return False
-    return bool(first) and all(sizes)
+    return bool(first) and all(map(Tensor.numel, first))

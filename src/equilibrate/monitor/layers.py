@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from equilibrate.monitor.blocks import row_blocks
+from equilibrate.monitor.blocks import row_blocks, total_product
 from equilibrate.monitor.denominators import Divisor
 from equilibrate.monitor.distances import Sums, between_roots, noise_share, with_jacobi
 from equilibrate.monitor.errors import one_probe_error
@@ -39,20 +39,35 @@ def divided(found: Divisor, lr: float) -> dict[str, float]:
     return told | {"share_damped": damped / count, "share_unseen": unseen / count}
 
 
-def probed(probes: Probes, layer: int, weight: float) -> dict[str, float]:
-    """Return what the monitor's own probes say; `weight` is what the optimizer's diagonal is worth.
+def probed(probes: Probes, layer: int, weight: float, kind: str) -> dict[str, float]:
+    """Return what the monitor's own probes say about a layer.
 
-    The relative error of a diagonal worth w probes is that of one probe over sqrt(w).
+    `weight` is how many probes the optimizer's diagonal is worth, not a number where it keeps none:
+    then the error is that of an equilibration diagonal from the monitor's probes.
     """
-    one = one_probe_error(probes.history(layer))
     worth = probes.count if math.isnan(weight) else weight
     mean, variance = probes.mean[layer], probes.jacobi_variance(layer)
     return {
-        "relative_error": one / math.sqrt(worth) if worth > 0 else math.nan,
+        "relative_error": _error(probes, layer, kind) / math.sqrt(worth) if worth > 0 else math.nan,
         "share_flat": 1 - int(probes.mean_square[layer].count_nonzero()) / max(1, mean.numel()),
         "share_negative_diagonal": _negative_share(mean, variance),
         "jacobi_noise_share": noise_share(mean, variance),
     }
+
+
+def _error(probes: Probes, layer: int, kind: str) -> float:
+    """Return the relative error that one probe leaves in a diagonal of this kind.
+
+    Equilibration and row-column: of an element, all alike; the latter is no root, and so twice as
+    far off. Jacobi: of the whole tensor, in the norm, for some of its elements are near zero; not a
+    number where the probes do not tell it from noise.
+    """
+    if kind != "jacobi":
+        return one_probe_error(probes.history(layer)) * (2 if kind == "row_column" else 1)
+    noise = total_product(probes.jacobi_variance(layer))
+    mean = probes.mean[layer]
+    signal = total_product(mean, mean) - noise
+    return math.sqrt(noise * probes.count / signal) if signal > 0 else math.nan
 
 
 def _negative_share(mean: Tensor, variance: Tensor) -> float:

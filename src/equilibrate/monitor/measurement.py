@@ -136,8 +136,8 @@ def _from_probes(
     samples: list[Sample] = []
     for i, each in enumerate(watched):
         divisor = divisor_of(optimizer, each.parameter, each.group)
-        weight = nan if divisor is None else divisor.weight
-        told |= each.named(probed(found, i, weight))
+        kept = (nan, "none") if divisor is None else (divisor.weight, divisor.kind)
+        told |= each.named(probed(found, i, *kept))
         equilibration = _diagonal(divisor, "equilibration")
         gradient = gradients[i] if gradients else _diagonal(divisor, "squared gradient")
         sums.append(distance_sums(found, i, equilibration, gradient))

@@ -91,6 +91,16 @@ def check_group(group: dict[str, Any]) -> None:
         raise ValueError("Invalid fused: True with foreach=True. Give one of the two.")
 
 
+def check_scaling(groups: Iterable[dict[str, Any]]) -> None:
+    """Raise ValueError where groups differ in `scaling`: one optimizer keeps one diagonal."""
+    found = list(dict.fromkeys(group.get("scaling", "row") for group in groups))
+    if len(found) > 1:
+        raise ValueError(
+            f"Invalid scaling: {found[1]!r} beside {found[0]!r}. All groups share one: give it to "
+            "the optimizer, or make two optimizers."
+        )
+
+
 def check_parameters(parameters: Iterable[Tensor]) -> None:
     """Raise ValueError for a parameter whose curvature has no meaning here."""
     for parameter in parameters:
@@ -165,3 +175,4 @@ def check_loaded(given: dict[str, Any], defaults: dict[str, Any]) -> None:
         )
     for group in given["param_groups"]:
         check_group(defaults | group)
+    check_scaling(given["param_groups"])

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+from weakref import ref
 
 from torch import Tensor
 
@@ -25,9 +26,12 @@ class Folding(Settling):
         So an iteration given up after its backward leaves nothing behind, while `probe`,
         `zero_grad`, `backward`, `step` (the order of some trainers) keeps what was measured.
         """
-        if (self._pending or self._warmed) and self._noted != self._gradient_versions():
-            self._pending = Pending()
-            self._complete_warm_up()
+        if self._pending or self._warmed:
+            if self._noted != self._gradient_versions():
+                self._pending = Pending()
+                self._complete_warm_up()
+        elif self._losses and not self._as_stepped():
+            self._losses = 0  # of an iteration that was given up, and measured nothing
         super().zero_grad(set_to_none)
         self._note_gradients()  # the zeroing itself is no backward
 
@@ -163,6 +167,17 @@ class Folding(Settling):
         """Remember the gradients as they are, while it matters whether a backward follows."""
         if self._pending or self._warmed:
             self._noted = self._gradient_versions()
+
+    def _note_step(self, gradients: Iterable[Tensor]) -> None:
+        """Remember one gradient of a step, so as to know that no backward has come since."""
+        first = next(iter(gradients), None)
+        self._stepped = None if first is None else (ref(first), first._version)
+
+    def _as_stepped(self) -> bool:
+        """Tell whether the gradients are still those of the last step: zeroing replaces them."""
+        held, version = self._stepped or (lambda: None, 0)
+        first = held()
+        return first is not None and first._version == version
 
     def _gradient_versions(self) -> list[tuple[int, int]]:
         """Return what identifies the present content of every gradient."""

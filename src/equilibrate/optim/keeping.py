@@ -6,12 +6,18 @@ it all. A pending product belongs to an iteration, like a gradient, and is not k
 
 from copy import deepcopy
 from typing import Any
+from weakref import ref
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from equilibrate.optim.arguments import check_group, check_loaded, check_parameters
+from equilibrate.optim.arguments import (
+    check_group,
+    check_loaded,
+    check_parameters,
+    check_scaling,
+)
 from equilibrate.optim.columns import Columns
 from equilibrate.optim.device_numbers import Damped
 from equilibrate.optim.pending import Pending
@@ -47,6 +53,7 @@ class Keeping(Optimizer):
     _damping_of: dict[int, Any]  # by group: damping and fill since the last fold, as numbers
     _told: int  # dropped products that were warned about
     _noted: list[tuple[int, int]]  # the gradients at the last probe
+    _stepped: tuple[ref[Tensor], int] | None  # a gradient of the last step, and its version
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load as torch does, but keep the diagonal in the precision it was saved in."""
@@ -95,6 +102,7 @@ class Keeping(Optimizer):
         """Add a group after checking it; its parameters are probed at the next step."""
         if isinstance(param_group, dict):  # else torch says what is wrong
             check_group(self.defaults | param_group)
+            check_scaling([*self.param_groups, self.defaults | param_group])
         super().add_param_group(param_group)
         try:
             check_parameters(self.param_groups[-1]["params"])
@@ -115,7 +123,7 @@ class Keeping(Optimizer):
         self._members = []
         self._damping_of = {}
         self._losses, self._warmed, self._joining, self._noted = 0, [], [], []
-        self._first_mean = 0.0
+        self._first_mean, self._stepped = 0.0, None
         self._warned: set[str] = set()
 
     def _require_itself(self) -> None:

@@ -86,13 +86,12 @@ class Measuring(Folding):
     def _probe(self, loss: Tensor, share: bool) -> LiveLoss | None:
         """Measure when due, and return the Hessian that was multiplied with."""
         self._require_itself()
-        self._losses += 1
         check_loss(loss)
         unmeasured = self._unmeasured(trainable := self._trainable())
         fresh = self._fresh(loss, unmeasured) if unmeasured else []
         started = len(unmeasured) < len(trainable)
         if started and not fresh and not any(map(self._scheduled, self.param_groups)):
-            self._note_gradients()
+            self._count_loss()
             return None
         if self._pending.vectors is not None:
             raise ValueError(
@@ -103,8 +102,13 @@ class Measuring(Folding):
         if share and self._ranks() is None and can_share(hessian.leaves, trainable):
             hessian.share(self._products(fresh))
         self._measure(hessian, fresh)
-        self._note_gradients()
+        self._count_loss()
         return hessian
+
+    def _count_loss(self) -> None:
+        """Count a loss that was not refused: it is one of this step's."""
+        self._losses += 1
+        self._note_gradients()
 
     def calibrate(self, losses: Iterable[Tensor], *, release: bool = False) -> int:
         """Measure without stepping: one probe for each loss of an iterable, folded at once.

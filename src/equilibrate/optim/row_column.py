@@ -54,6 +54,7 @@ class RowColumn(CurvatureOptimizer):
             warm = {p: g["warmup_probes"] for p, g in self._groups().items()}
             fresh = {p: warm[p] for p in self._unmeasured()}
             self._warm_up(LiveLoss(waiting[0], self._trainable()), fresh)
+            self._warmed = []  # on a whole loss, not on the first of a step's micro-batches
         first = (waiting.pop() for _ in range(1))
         return super().calibrate(chain(first, rest), release=release)
 
