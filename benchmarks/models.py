@@ -30,7 +30,11 @@ class Problem:
 
 
 def _part(batch: Tensor, share: float) -> Tensor:
-    return batch[: max(1, round(share * len(batch)))]
+    """Return a share of a batch; one that is no whole number of cases would be called wrongly."""
+    cases = share * len(batch)
+    if not cases.is_integer():
+        raise ValueError(f"A batch of {len(batch)} has no share of {share}; take another batch.")
+    return batch[: int(cases)]
 
 
 def autoencoder_problem(device: torch.device, small: bool) -> Problem:
@@ -84,13 +88,13 @@ class Block(nn.Module):
 
 
 def resnet_problem(device: torch.device, small: bool) -> Problem:
-    """ResNet-18 as used for 32x32 images: no pooling at the start; batch 128, small 2."""
+    """ResNet-18 as used for 32x32 images: no pooling at the start; batch 128, small 4."""
     widths = [(64, 64, 1), (64, 64, 1), (64, 128, 2), (128, 128, 1)]
     widths += [(128, 256, 2), (256, 256, 1), (256, 512, 2), (512, 512, 1)]
     start = [nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
     end = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10)]
     model = nn.Sequential(*start, *(Block(*w) for w in widths), *end).to(device)
-    images = torch.rand(2 if small else 128, 3, 32, 32, device=device)
+    images = torch.rand(4 if small else 128, 3, 32, 32, device=device)
     labels = torch.randint(10, (len(images),), device=device)
 
     def loss(share: float) -> Tensor:
@@ -142,10 +146,10 @@ class Transformer(nn.Module):
 def transformer_problem(
     device: torch.device, small: bool, *, width: int = 768, layers: int = 12, batch: int = 4
 ) -> Problem:
-    """GPT-2 with 124 million parameters, 4 x 1024 tokens; small: 4 layers of 128, 2 x 64 tokens."""
+    """GPT-2 with 124 million parameters, 4 x 1024 tokens; small: 4 layers of 128, 4 x 64 tokens."""
     words, length = (2000, 64) if small else (50257, 1024)
     if small:
-        width, layers, batch = 128, 4, 2
+        width, layers = 128, 4
     model = Transformer(words, length, width, max(1, width // 64), layers).to(device)
     tokens = torch.randint(words, (batch, length + 1), device=device)
 

@@ -1,6 +1,6 @@
 """Lists of tensors: whether two hold the same ones, and whether one launch takes them all.
 
-Both are asked in every step, about a hundred tensors and more: on a GPU the host that asks is what
+All are asked in every step, about a hundred tensors and more: on a GPU the host that asks is what
 a step of many small tensors waits for.
 """
 
@@ -44,3 +44,17 @@ def alike(first: Sequence[Tensor], *others: Sequence[Tensor] | None) -> bool:
         if column is not first and list(map(Tensor.size, column)) != shapes:
             return False
     return bool(first) and all(map(Tensor.numel, first))
+
+
+def written_out(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Return the tensors with every sign as it is in memory, where kernels read it.
+
+    torch negates some views lazily: the memory of `z.conj().imag` has the other sign.
+
+    Example:
+        >>> import torch
+        >>> lazy = torch.tensor([1 + 2j]).conj().imag
+        >>> lazy.is_neg(), written_out([lazy])[0].is_neg()
+        (True, False)
+    """
+    return list(map(Tensor.resolve_neg, tensors)) if any(map(Tensor.is_neg, tensors)) else tensors

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from equilibrate.diagonals import one_by_one
 from equilibrate.kernels.capture import capturing, is_host, number, numbers
-from equilibrate.kernels.lists import alike, same
+from equilibrate.kernels.lists import alike, same, written_out
 from equilibrate.optim import growth, mean_floor
 from equilibrate.optim.columns import FIRST_IN_CAPTURE, Held
 from equilibrate.optim.damping import noise_level
@@ -94,6 +94,7 @@ def fold(
 
 def laid_out_like(products: Sequence[Tensor], diagonals: Sequence[Tensor]) -> list[Tensor]:
     """Return products in the dtype and the memory order of the diagonals they enter."""
+    products = written_out(products)
     if alike(products, diagonals) and products[0].dtype == diagonals[0].dtype:
         return list(products)
     return [_like(product, d) for product, d in zip(products, diagonals, strict=True)]

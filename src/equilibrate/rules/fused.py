@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.graph import increment_version
 
 from equilibrate.kernels import capture, cpp
-from equilibrate.kernels.lists import alike
+from equilibrate.kernels.lists import alike, written_out
 from equilibrate.rules import on_device
 
 _NO_TRITON = (
@@ -46,6 +46,7 @@ def step(
     # Kernels write where autograd does not look: a later backward that needs the old values must
     # raise, as after any change in place.
     increment_version(parameters)
+    gradients = written_out(gradients)
     columns = parameters, gradients, diagonals, buffers
     if _at_once(*columns):
         triton_kernels().step(*columns, damping=damping, fill=fill, steps=steps, **settings)
@@ -75,6 +76,7 @@ def squares(
     update_limit: float | None = None,
 ) -> Tensor:
     """Return the sum of u^2 over every tensor, as `on_device.squares` does, in one pass."""
+    gradients = written_out(gradients)
     if _at_once(gradients, diagonals):
         at_once: Tensor = triton_kernels().squares(
             gradients, diagonals, damping=damping, fill=fill, update_limit=update_limit
