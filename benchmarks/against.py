@@ -15,16 +15,11 @@ from typing import Any
 import torch
 
 from benchmarks.captured import Captured
+from benchmarks.loops import EVERY, Plain
 from benchmarks.measure import CLOCKS, interleaved, peak, record, records, timed, where
 from benchmarks.models import MODELS, Problem
-from benchmarks.rivals import EVERY, RIVALS, SLOW, Plain, Rival, _esgd, _torch
+from benchmarks.rivals import CAPTURED, RIVALS, SLOW, Rival
 from benchmarks.table import against
-
-CAPTURED = [
-    Rival("SGD, captured", _torch(torch.optim.SGD)),
-    Rival("AdamW, fused, captured", _torch(torch.optim.AdamW, fused=True, capturable=True)),
-    Rival("ESGD, fused, captured", _esgd(fused=True, capturable=True)),
-]
 
 
 def start(rival: Rival, build: Any, device: torch.device, small: bool) -> tuple[Any, int, Problem]:

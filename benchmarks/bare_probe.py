@@ -12,9 +12,9 @@ from statistics import median
 
 import torch
 
+from benchmarks.loops import EVERY, Plain, twice_differentiable
 from benchmarks.measure import CLOCKS, interleaved
 from benchmarks.models import MODELS, Problem
-from benchmarks.rivals import EVERY, Plain, twice_differentiable
 from equilibrate import draw
 
 

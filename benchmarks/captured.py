@@ -6,7 +6,7 @@ is captured and measures, the one after it is captured and does not. Capturing r
 
 import torch
 
-from benchmarks.rivals import EVERY, Plain
+from benchmarks.loops import EVERY, Plain
 
 _FIRST = 3  # iterations that let libraries and compilers settle
 

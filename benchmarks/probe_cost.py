@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import torch
 
 from benchmarks.captured import Captured
+from benchmarks.loops import EVERY, Probing
 from benchmarks.measure import interleaved, peak, record, timed, where
 from benchmarks.models import MODELS
-from benchmarks.rivals import EVERY, Probing
 from equilibrate import ESGD
 
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 
+from benchmarks.loops import EVERY, Probing
 from benchmarks.measure import record, where
 from benchmarks.models import MODELS
-from benchmarks.rivals import EVERY, Probing
 from equilibrate import ESGD
 
 ROUNDS = 2

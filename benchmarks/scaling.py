@@ -15,10 +15,10 @@ import torch
 from torch.nn import functional
 
 from benchmarks.frequency import FREQUENCIES, overhead
+from benchmarks.loops import Plain, Probing
 from benchmarks.measure import interleaved, record, where
 from benchmarks.models import Problem, Transformer
 from benchmarks.probe_cost import kinds
-from benchmarks.rivals import Plain, Probing
 from equilibrate import ESGD
 
 # width, layers, batch

@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from benchmarks import against, bare_probe, probe_cost, replay, update_bandwidth
+from benchmarks.loops import EVERY, Plain, Probing
 from benchmarks.measure import peak, ratio, records
 from benchmarks.models import MODELS, Problem
-from benchmarks.rivals import EVERY, RIVALS, Plain, Probing
+from benchmarks.rivals import RIVALS
 from benchmarks.table import TABLES
 from benchmarks.table import against as table
 from equilibrate import ESGD
