@@ -95,6 +95,10 @@ BAD = {
     "most of one": ({"most": 1.0}, 0.9, "Invalid most: 1.0"),
     "most of zero": ({"most": 0.0}, 0.9, "Invalid most"),
     "no updates": ({"every": 0}, 0.9, "Invalid every: 0"),
+    "part of an update": ({"every": 2.5}, 0.9, "Invalid every: 2.5"),
+    "a truth": ({"every": True}, 0.9, "Invalid every: True"),
+    "a word": ({"most": "a"}, 0.9, "Invalid most: 'a'"),
+    "nothing": ({"most": None}, 0.9, "Invalid most: None"),
     "no momentum": ({}, 0.0, "Give momentum=0.9"),
 }
 

@@ -54,6 +54,26 @@ def test_the_path_is_the_same_to_the_bit(case, options):
     assert joined[1] == separate[1]
 
 
+VIEWS = {
+    "squeezed": lambda errors: errors.mean(0, keepdim=True).squeeze(),
+    "chosen": lambda errors: torch.stack([errors.mean(), errors.sum()])[0],
+    "reshaped": lambda errors: errors.mean().view(1),
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_loss_that_is_a_view_is_backpropagated_too(view):
+    """torch detaches no view in place."""
+    ends = []
+    for joined in (True, False):
+        weight = nn.Parameter(torch.tensor([1.0, 2.0]))
+        optimizer = ESGD([weight], **OFTEN)
+        for _ in range(5):
+            _step(optimizer, [lambda weight=weight: VIEWS[view](weight**4)], joined)
+        ends.append(weight.detach())
+    assert_same([ends[0]], [ends[1]])
+
+
 def test_other_leaves_get_their_gradient_too():
     """A parameter of another optimizer, and an input that wants one."""
     one, other = (nn.Parameter(torch.tensor([1.0, 2.0])) for _ in range(2))

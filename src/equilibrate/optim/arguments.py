@@ -71,8 +71,22 @@ _CHECKS: dict[str, Check] = {
     "fused": (_choice, "None, True or False"),
     "capturable": (lambda v: isinstance(v, bool), "True or False"),
     "scaling": (lambda v: v in SCALINGS, f"one of {SCALINGS}"),
-    "seed": (lambda v: isinstance(v, int) and abs(v) < 2**63, "a whole number below 2^63"),
+    "seed": (
+        lambda v: isinstance(v, Integral) and abs(int(v)) < 2**63,
+        "a whole number below 2^63",
+    ),
 }
+
+
+def plain_numbers(values: dict[str, Any]) -> dict[str, Any]:
+    """Return hyper-parameters with numbers of other packages as Python's own.
+
+    A NumPy number in a checkpoint is refused by `torch.load(weights_only=True)`.
+    """
+    return {
+        name: (int if isinstance(value, Integral) else float)(value) if _number(value) else value
+        for name, value in values.items()
+    }
 
 
 def check_group(group: dict[str, Any]) -> None:
@@ -160,6 +174,12 @@ def _same(first: Sequence[Tensor | None], second: Sequence[Tensor | None]) -> bo
 
 def check_loaded(given: dict[str, Any], defaults: dict[str, Any]) -> None:
     """Raise ValueError for a state that another optimizer has saved, before anything is loaded."""
+    if not given.keys() >= {"state", "param_groups"} or not given["param_groups"]:
+        raise ValueError(
+            "This is not what optimizer.state_dict() returns: it has no 'state' or no "
+            f"'param_groups'. It holds {sorted(map(str, given))}; pass the optimizer's part of a "
+            "checkpoint."
+        )
     states = [state for state in given["state"].values() if isinstance(state, dict) and state]
     kinds = {group.get("kind", defaults["kind"]) for group in given["param_groups"]}
     if kinds != {defaults["kind"]}:

@@ -26,11 +26,6 @@ _SCALED = (
 class Evaluating(Measuring):
     """An optimizer that measures through torch's standard closure."""
 
-    @property
-    def measuring(self) -> bool:
-        """Whether a closure is being run at a displaced point, for the sake of a probe."""
-        return self._measuring
-
     def _evaluate(self, closure: Closure) -> float:
         """Run the closure; when a probe is due and none arrives inside, measure by differences."""
         if getattr(self, "found_inf", None) is not None:
@@ -68,11 +63,7 @@ class Evaluating(Measuring):
             earlier=earlier,
             relative=self.param_groups[0]["difference_step"],
         )
-        self._measuring = True
-        try:
-            with put_back(parameters):
-                self._measure(hessian, fresh)
-        finally:
-            self._measuring = False
+        with self._taking_products(), put_back(parameters):
+            self._measure(hessian, fresh)
         for group in self.param_groups:
             group["difference_step"] = hessian.relative

@@ -1,12 +1,10 @@
 """From contributions to the diagonal: what is pending, what is folded, what is dropped."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
-from weakref import ref
 
 from torch import Tensor
 
-from equilibrate.distributed import Word
 from equilibrate.kernels.lists import same
 from equilibrate.optim import mean_floor
 from equilibrate.optim.columns import OF_PARAMETER
@@ -19,21 +17,6 @@ from equilibrate.optim.warn import warn_user
 
 class Folding(Settling):
     """An optimizer that keeps a diagonal of the Hessian; `_kind` says which one."""
-
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        """Reset the gradients, and with them a pending product whose backward has already been run.
-
-        So an iteration given up after its backward leaves nothing behind, while `probe`,
-        `zero_grad`, `backward`, `step` (the order of some trainers) keeps what was measured.
-        """
-        if self._pending or self._warmed:
-            if self._noted != self._gradient_versions():
-                self._pending = Pending()
-                self._complete_warm_up()
-        elif self._losses and not self._as_stepped():
-            self._losses = 0  # of an iteration that was given up, and measured nothing
-        super().zero_grad(set_to_none)
-        self._note_gradients()  # the zeroing itself is no backward
 
     def diagonal(self) -> list[Tensor]:
         """Return the present diagonal, undamped: one copied tensor per parameter, in order.
@@ -116,7 +99,7 @@ class Folding(Settling):
             "overflows: lower the learning rate or look for a division by zero.",
         )
 
-    def _fold_pending(self, words: Sequence[Word] = ()) -> None:
+    def _fold_pending(self) -> None:
         """Fold what this step's losses have contributed; a dropped product leaves the probe due."""
         pending, self._pending = self._pending, Pending()
         if pending and self._fold(self._mean_pending(pending), pending.asked):
@@ -124,22 +107,6 @@ class Folding(Settling):
                 trainable = [p for p in group["params"] if p.requires_grad]
                 if trainable and all(p in pending.asked for p in trainable):
                     group["steps_since_probe"] = 0
-        self._complete_warm_up(words)
-
-    def _complete_warm_up(self, words: Sequence[Word] = ()) -> None:
-        """Make a warm-up on the first of several micro-batches stand for all of them.
-
-        Their losses add up to n times the first, whether or not each was divided by n, and so do
-        their Hessians. Ranks may differ in n: what counts is the mean.
-        """
-        losses = sum(w.losses for w in words) / len(words) if words else self._losses
-        warmed, self._losses, self._warmed = self._warmed, 0, []
-        for parameter in warmed if losses > 1 else []:
-            if self._measured(parameter):
-                self.state[parameter]["diagonal"].mul_(losses)
-                self.state[parameter]["scale"] *= losses
-        if warmed and losses > 1:
-            self._renew_mean()
 
     def _renew_mean(self) -> None:
         """Note the mean diagonal over all that was seen, which damping falls back on."""
@@ -162,23 +129,3 @@ class Folding(Settling):
         for group in self.param_groups:
             mean, first = group["mean_scale"], self._first_mean
             group["first_mean_scale"] = mean_floor.with_joined(first, others, mean)
-
-    def _note_gradients(self) -> None:
-        """Remember the gradients as they are, while it matters whether a backward follows."""
-        if self._pending or self._warmed:
-            self._noted = self._gradient_versions()
-
-    def _note_step(self, gradients: Iterable[Tensor]) -> None:
-        """Remember one gradient of a step, so as to know that no backward has come since."""
-        first = next(iter(gradients), None)
-        self._stepped = None if first is None else (ref(first), first._version)
-
-    def _as_stepped(self) -> bool:
-        """Tell whether the gradients are still those of the last step: zeroing replaces them."""
-        held, version = self._stepped or (lambda: None, 0)
-        first = held()
-        return first is not None and first._version == version
-
-    def _gradient_versions(self) -> list[tuple[int, int]]:
-        """Return what identifies the present content of every gradient."""
-        return [(0, 0) if p.grad is None else (id(p.grad), p.grad._version) for p in self._all()]

@@ -17,6 +17,7 @@ from equilibrate.optim.arguments import (
     check_loaded,
     check_parameters,
     check_scaling,
+    plain_numbers,
 )
 from equilibrate.optim.columns import Columns
 from equilibrate.optim.device_numbers import Damped
@@ -103,6 +104,7 @@ class Keeping(Optimizer):
         if isinstance(param_group, dict):  # else torch says what is wrong
             check_group(self.defaults | param_group)
             check_scaling([*self.param_groups, self.defaults | param_group])
+            param_group.update(plain_numbers(param_group))
         super().add_param_group(param_group)
         try:
             check_parameters(self.param_groups[-1]["params"])

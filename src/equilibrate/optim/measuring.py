@@ -2,9 +2,8 @@
 
     due -> draw v over all parameters -> H v -> pending product -> fold, at the next step
 
-A group is *scheduled* when enough steps have passed since it was last measured. A parameter is
-*fresh* for a loss that depends on it while it was never measured; it gets the warm-up, several
-vectors on that one loss, each folded at once.
+A group is *scheduled* when enough steps have passed since it was last measured. A parameter never
+measured is *fresh* for a loss that depends on it, and gets the warm-up: several vectors, one loss.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,9 +15,9 @@ from torch import Tensor
 from equilibrate.curvature.graph import reached
 from equilibrate.optim.arguments import check_layouts, check_observed
 from equilibrate.optim.drawing import drawn
-from equilibrate.optim.folding import Folding
 from equilibrate.optim.live_loss import LiveLoss, check_loss
 from equilibrate.optim.pending import Pending
+from equilibrate.optim.provisional import Provisional
 from equilibrate.optim.sharing import can_share, hand_on
 from equilibrate.optim.state import wide
 
@@ -40,7 +39,7 @@ class Hessian(Protocol):
         ...
 
 
-class Measuring(Folding):
+class Measuring(Provisional):
     """An optimizer that measures when due: from a live loss, a list of them, or from outside."""
 
     @property
@@ -56,12 +55,12 @@ class Measuring(Folding):
         """When due, measure the curvature of this live, unscaled loss; else return False at once.
 
         Call it before `loss.backward()`, for every micro-batch, with the very loss that is then
-        backpropagated. It leaves `.grad` and torch's random state alone. Among several ranks every
-        rank calls it: in the first step they meet here.
+        backpropagated. It leaves the parameters' `.grad` and torch's random state alone. Among
+        several ranks every rank calls it: in the first step they meet here.
 
-        With `backward=True` it also does what `loss.backward()` would do, due or not. Where it
-        measures, the gradient is computed once for both and the graph is freed at once, which makes
-        a probe a quarter cheaper; the loss is detached then. Do not call `loss.backward()` as well.
+        With `backward=True` it also does what `loss.backward()` would do, due or not; do not call
+        that as well. Where it measures, the gradient is computed once for both and the graph is
+        freed at once, which makes a probe a quarter cheaper; the loss is detached, if no view.
 
         Example:
             >>> import torch
@@ -78,7 +77,8 @@ class Measuring(Folding):
             return hessian is not None
         if hessian is not None and hessian.shared:
             hand_on(self._trainable(), hessian.gradients)
-            loss.detach_()
+            if not loss._is_view():  # torch detaches no view in place
+                loss.detach_()
         else:
             torch.autograd.backward(loss)
         return hessian is not None
@@ -98,10 +98,11 @@ class Measuring(Folding):
                 "All products of one step must belong to one vector v, and observe has brought "
                 "its own since the last step. Measure a step by probe or by observe, not by both."
             )
-        hessian = LiveLoss(loss, trainable)
-        if share and self._ranks() is None and can_share(hessian.leaves, trainable):
-            hessian.share(self._products(fresh))
-        self._measure(hessian, fresh)
+        with self._taking_products():
+            hessian = LiveLoss(loss, trainable)
+            if share and self._ranks() is None and can_share(hessian.leaves, trainable):
+                hessian.share(self._products(fresh))
+            self._measure(hessian, fresh)
         self._count_loss()
         return hessian
 
@@ -113,18 +114,16 @@ class Measuring(Folding):
     def calibrate(self, losses: Iterable[Tensor], *, release: bool = False) -> int:
         """Measure without stepping: one probe for each loss of an iterable, folded at once.
 
-        Give a generator over the data loader, so that only one graph is alive at a time. Returns
-        the number of probes folded; products that are not finite are left out. It takes the place
-        of the warm-up, so give it twenty losses or more.
+        Give a generator over the data loader, so that only one graph is alive at a time, and at
+        least twenty losses: it takes the place of the warm-up. Returns the number of probes folded;
+        products that are not finite are left out.
 
         `release=True` frees the graph of each loss on the way, as a backward pass would: less
         memory than for a warm-up, and no loss may then come twice or be backpropagated.
         """
         self._require_itself()
-        if self._pending:
-            raise RuntimeError(
-                "calibrate between probe and step would mix two vectors; step first."
-            )
+        if self._pending or self._warmed:
+            raise RuntimeError("calibrate between probe and step would mix two; step first.")
         seen, folded = 0, 0
         for loss in losses:
             seen += 1
@@ -141,11 +140,12 @@ class Measuring(Folding):
         """Fold one product of one loss; nothing of it is left then but the diagonal."""
         self._agree("calibrate")
         parameters = self._trainable()
-        hessian = LiveLoss(loss, parameters)
-        if release:
-            hessian.share(1)
         found = Pending()
-        found.add(parameters, self._contributions(hessian, parameters))
+        with self._taking_products():
+            hessian = LiveLoss(loss, parameters)
+            if release:
+                hessian.share(1)
+            found.add(parameters, self._contributions(hessian, parameters))
         return self._fold(self._mean_pending(found), parameters)
 
     def observe(self, vectors: Sequence[Tensor | None], products: Sequence[Tensor | None]) -> None:
@@ -191,13 +191,15 @@ class Measuring(Folding):
         due = [g for g in self.param_groups if self._scheduled(g)]  # before a warm-up
         asked = [p for group in due for p in group["params"] if p.requires_grad]
         counts = self._warm_up_counts(fresh)
-        self._warm_up(hessian, {p: count for p, count in counts.items() if count > 1})
-        if 1 in counts.values():
-            chosen = {*asked, *(p for p, count in counts.items() if count == 1)}
-            asked = [p for p in self._trainable() if p in chosen]
-        if asked:
-            self._pending.add(asked, self._contributions(hessian, asked))
-            self._pending.averaged = hessian.averaged
+        several = {p: count for p, count in counts.items() if count > 1}
+        with self._provisionally(several):
+            self._warm_up(hessian, several)
+            if 1 in counts.values():
+                chosen = {*asked, *(p for p, count in counts.items() if count == 1)}
+                asked = [p for p in self._trainable() if p in chosen]
+            if asked:
+                self._pending.add(asked, self._contributions(hessian, asked))
+                self._pending.averaged = hessian.averaged
         for parameter in self._unmeasured() if self._ranks() is None else []:
             if parameter not in self._pending.asked and parameter not in counts:
                 self._allocated(parameter)["absent"] = True
@@ -240,8 +242,7 @@ class Measuring(Folding):
 
     def _draw(self) -> list[Tensor]:
         """Draw this probe's vector over all trainable parameters; a frozen one keeps its number."""
-        vectors: list[Tensor] = []
-        first = 0
+        vectors, first = list[Tensor](), 0
         for group in self.param_groups:
             numbered = [(i, p) for i, p in enumerate(group["params"], first) if p.requires_grad]
             vectors += drawn(group, numbered)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from equilibrate.distributed import Word, local
 from equilibrate.optim import mean_floor
-from equilibrate.optim.arguments import check_layouts
+from equilibrate.optim.arguments import check_layouts, plain_numbers
 from equilibrate.optim.closure import Closure
 from equilibrate.optim.columns import Columns
 from equilibrate.optim.damping import damping_and_fill
@@ -15,7 +15,6 @@ from equilibrate.optim.growth import is_limited
 from equilibrate.optim.limiting import Limiting
 from equilibrate.optim.measuring import Group
 from equilibrate.optim.movement import Movement
-from equilibrate.optim.pending import Pending
 from equilibrate.optim.state import State, allocate, any_gradient, zeros_like
 
 _NO_CURVATURE = (
@@ -54,7 +53,7 @@ class CurvatureOptimizer(Limiting):
             "update_count": 0,  # over so many steps
             "kind": self._kind.__name__.rpartition(".")[2],
         }
-        super().__init__(params, defaults | bookkeeping)
+        super().__init__(params, plain_numbers(defaults) | bookkeeping)
 
     @torch.no_grad()
     def step(self, closure: Closure | None = None) -> float | None:  # type: ignore[override]
@@ -78,7 +77,8 @@ class CurvatureOptimizer(Limiting):
             return loss
         tried = bool(self._pending)
         self._settle()
-        self._fold_pending(words)
+        self._fold_pending()
+        self._complete_warm_up(words)
         if not self._settled:
             self._settle()
         self._require_curvature(moving, tried)
@@ -109,8 +109,7 @@ class CurvatureOptimizer(Limiting):
         """Skip the step, and forget what it measured, where GradScaler found an overflow."""
         if not (any(word.skipped for word in words) if words else self._overflowed()):
             return False
-        self._pending = Pending()
-        self._complete_warm_up(words)
+        self._give_up()
         return True
 
     def _unscale(self, given: list[Given]) -> None:

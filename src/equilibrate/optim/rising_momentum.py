@@ -1,5 +1,6 @@
 """A momentum that rises while a network trains, as Sutskever et al. 2013 let it."""
 
+from numbers import Integral, Real
 from typing import Any
 
 from torch.optim import Optimizer
@@ -50,10 +51,10 @@ class RisingMomentum(LRScheduler):
     def __init__(
         self, optimizer: Optimizer, most: float = 0.99, *, every: int = EVERY, last_epoch: int = -1
     ) -> None:
-        if not 0 < most < 1:
-            raise ValueError(f"Invalid most: {most}. Give a momentum below 1, such as 0.99.")
-        if every < 1:
-            raise ValueError(f"Invalid every: {every}. Give a number of updates, 1 or more.")
+        if not isinstance(most, Real) or not 0 < most < 1:
+            raise ValueError(f"Invalid most: {most!r}. Give a momentum below 1, such as 0.99.")
+        if not isinstance(every, Integral) or isinstance(every, bool) or every < 1:
+            raise ValueError(f"Invalid every: {every!r}. Give a whole number of updates.")
         if not all("momentum" in group for group in optimizer.param_groups):
             raise ValueError(
                 f"{type(optimizer).__name__} has no momentum to schedule: RisingMomentum takes "
@@ -64,7 +65,8 @@ class RisingMomentum(LRScheduler):
                 f"{type(optimizer).__name__} has a group without momentum, which cannot rise. Give "
                 f"momentum=0.9, say, to the optimizer."
             )
-        self.most, self.every = most, every
+        self.most: float = most
+        self.every: int = every
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Any]:

@@ -50,11 +50,12 @@ class RowColumn(CurvatureOptimizer):
         waiting = list(islice(rest, 1))  # taken out again below, so that nothing here keeps a graph
         if not waiting:
             return super().calibrate([])
-        if self._kind is row_column and not self._pending:
+        if self._kind is row_column and not (self._pending or self._warmed):
             warm = {p: g["warmup_probes"] for p, g in self._groups().items()}
             fresh = {p: warm[p] for p in self._unmeasured()}
-            self._warm_up(LiveLoss(waiting[0], self._trainable()), fresh)
-            self._warmed = []  # on a whole loss, not on the first of a step's micro-batches
+            with self._provisionally(fresh):
+                self._warm_up(LiveLoss(waiting[0], self._trainable()), fresh)
+            self._warmed, self._before = [], None  # on a whole loss, not on a part of a step's
         first = (waiting.pop() for _ in range(1))
         return super().calibrate(chain(first, rest), release=release)
 
@@ -81,22 +82,29 @@ class RowColumn(CurvatureOptimizer):
             super()._warm_up(hessian, fresh)
             return
         rounds = ROUNDS if min(fresh.values(), default=0) >= ROUNDS * LEAST else 1
-        counts = {p: count // rounds for p, count in fresh.items()}
-        for number in range(rounds if fresh else 0):
-            known = [p for p in fresh if self._measured(p)] if number else []
-            self._roots = dict.fromkeys(fresh, 1.0) | {p: self._inverse_root(p) for p in known}
-            before = {p: local(self.state[p]["diagonal"]).clone() for p in known}
-            for parameter in known:
-                self.state[parameter]["weight"] = 0.0  # this round's mean alone
-            super()._warm_up(hessian, counts)
-            if rounds == 1:  # too few for rounds: sqrt(E[(H v)^2]), which has the unit of H
-                before = {p: torch.ones_like(local(p)) for p in fresh if self._measured(p)}
-            self._meet_halfway(before)
-        self._roots = {}
+        try:
+            for number in range(rounds if fresh else 0):
+                self._approach(hessian, fresh, number, rounds)
+        finally:
+            self._roots = {}
         self._warmed = list(dict.fromkeys(self._warmed))
         for parameter in fresh:
             if self._measured(parameter):
                 self.state[parameter]["weight"] = float(fresh[parameter])
+
+    def _approach(
+        self, hessian: Hessian, fresh: dict[Tensor, int], number: int, rounds: int
+    ) -> None:
+        """Make one of some rounds with its share of the vectors."""
+        known = [p for p in fresh if self._measured(p)] if number else []
+        self._roots = dict.fromkeys(fresh, 1.0) | {p: self._inverse_root(p) for p in known}
+        before = {p: local(self.state[p]["diagonal"]).clone() for p in known}
+        for parameter in known:
+            self.state[parameter]["weight"] = 0.0  # this round's mean alone
+        super()._warm_up(hessian, {p: count // rounds for p, count in fresh.items()})
+        if rounds == 1:  # too few for rounds: sqrt(E[(H v)^2]), which has the unit of H
+            before = {p: torch.ones_like(local(p)) for p in fresh if self._measured(p)}
+        self._meet_halfway(before)
 
     def _meet_halfway(self, before: dict[Tensor, Tensor]) -> None:
         """Put the geometric mean of the earlier and the new d in its place."""
