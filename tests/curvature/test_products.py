@@ -1,5 +1,7 @@
 """Every way to a product H v, on every case, against the dense Hessian."""
 
+import math
+
 import pytest
 import torch
 
@@ -157,3 +159,33 @@ def test_linear_and_absent_parameters_have_zero_rows():
     products = operator([torch.ones(2)] * 3)
     assert operator.present == [True, False, True]
     assert [p.tolist() for p in products] == [[0, 0], [0, 0], [2, 2]]
+
+
+BAD_LOSSES = {
+    "not a scalar": (lambda w: w**2, ValueError, r"\(2,\).*loss\.mean\(\)"),
+    "a float": (lambda w: 1.0, TypeError, "tensor, got float"),
+    "complex": (lambda w: (w**2).sum() * 1j, ValueError, r"\.real"),
+    "detached": (lambda w: (w**2).sum().detach(), ValueError, r"loss\.detach\(\)"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_LOSSES)
+def test_a_loss_that_is_not_live_and_scalar_is_refused(name):
+    make, error, words = BAD_LOSSES[name]
+    weight = torch.ones(2, requires_grad=True)
+    with pytest.raises(error, match=words):
+        LossHessian(make(weight), [weight])
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_a_vector_too_many_or_too_few_is_refused(count):
+    first, second = (torch.ones(2, requires_grad=True) for _ in range(2))
+    operator = LossHessian((first * second).sum(), [first, second])
+    with pytest.raises(ValueError, match=f"each of the 2 parameters, got {count}"):
+        operator([torch.ones(2)] * count)
+
+
+@pytest.mark.parametrize("step", [0.0, -1e-3, math.inf, math.nan])
+def test_a_difference_step_that_is_not_positive_and_finite_is_refused(step):
+    with pytest.raises(ValueError, match=r"Invalid step.*None"):
+        difference_product(lambda p: p, [torch.ones(2)], [torch.ones(2)], step=step)

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from equilibrate import estimate_equilibration, estimate_jacobi
 from equilibrate.curvature import DISTRIBUTIONS, draw, draw_elements
 from equilibrate.curvature.vectors import draw_like, draw_signs_together
 
@@ -100,3 +101,18 @@ def test_signs_drawn_together_are_those_drawn_alone(dtype, seed, probe):
         alone = draw_like("rademacher", like, seed=seed, probe=probe, parameter=number)
         assert torch.equal(found, alone)
         assert found.dtype == dtype
+
+
+LIKE = [torch.zeros(2)]
+DRAWING = {
+    "draw": lambda name: draw(name, LIKE),
+    "equilibration": lambda name: estimate_equilibration(lambda v: v, LIKE, distribution=name),
+    "jacobi": lambda name: estimate_jacobi(lambda v: v, LIKE, distribution=name),
+}
+
+
+@pytest.mark.parametrize("way", DRAWING)
+@pytest.mark.parametrize("name", ["normal", "Gaussian", None])
+def test_an_unknown_distribution_is_told_which_there_are(way, name):
+    with pytest.raises(ValueError, match=f"Invalid distribution: {name!r}.*gaussian.*rademacher"):
+        DRAWING[way](name)

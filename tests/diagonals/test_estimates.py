@@ -57,6 +57,36 @@ def test_equilibration_error_is_0_71_over_root_k(case, name, distribution):
     assert rms == pytest.approx(math.sqrt(0.5 / 100), rel=5 * 0.16)
 
 
+@pytest.mark.parametrize("exponent", [-100, -64, 64, 100])
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_a_power_of_two_on_the_hessian_changes_no_other_bit(name, distribution, exponent):
+    """Float32 ends at 2^128: the square of 2^64 is beyond it, that of 2^-100 below 2^-149."""
+    estimate, _ = ESTIMATORS[name]
+    matrix = torch.randn(6, 6, generator=torch.Generator().manual_seed(2))
+
+    def found(matrix):
+        like = [torch.zeros(6)]
+        return estimate(lambda v: [matrix @ v[0]], like, probes=20, distribution=distribution)
+
+    scaled, plain = found(matrix * 2.0**exponent), found(matrix)
+    assert torch.equal(scaled.value[0], plain.value[0] * 2.0**exponent)
+    assert torch.equal(scaled.standard_error[0], plain.standard_error[0] * 2.0**exponent)
+    assert (plain.standard_error[0] > 0).all()
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_elements_of_one_tensor_may_lie_far_apart(name):
+    """Signs on a diagonal matrix: both estimates are exact after any number of probes."""
+    estimate, _ = ESTIMATORS[name]
+    diagonal = torch.tensor([0.0, 1e-40, 1e-30, 1.0, 1e30, 3e38])  # the second is subnormal
+    found = estimate(
+        lambda v: [diagonal * v[0]], [torch.zeros(6)], probes=3, distribution="rademacher"
+    )
+    torch.testing.assert_close(found.value[0], diagonal, rtol=2 * 2**-24, atol=2**-149)
+    assert found.standard_error[0].tolist() == [0.0] * 6
+
+
 def test_one_probe_is_too_few_for_an_error():
     with pytest.raises(ValueError, match="at least 2"):
         estimate_jacobi(lambda v: v, [torch.zeros(2)], probes=1)

@@ -48,7 +48,7 @@ def test_every_public_name_has_a_docstring_with_an_example(name):
     assert ">>>" in inspect.getdoc(thing), name
 
 
-NOT_SQUARE = [(3, 4), (3,), (2, 4, 3), (0, 0)]
+NOT_SQUARE = [(3, 4), (3,), (2, 4, 3), (0, 3)]
 PAIRS = [(n, s) for n in SQUARE for s in NOT_SQUARE if (n, s) != ("transformed by", (3,))]
 
 
@@ -57,6 +57,12 @@ def test_not_square(name, shape):
     matrix = torch.ones(shape, dtype=DOUBLE)
     with pytest.raises(ValueError, match=r"must be square|as many dimensions"):
         SQUARE[name](matrix)
+
+
+@pytest.mark.parametrize("name", SQUARE)
+def test_no_entries(name):
+    with pytest.raises(ValueError, match=r"has no entries, got shape \(0, 0\)"):
+        SQUARE[name](torch.ones(0, 0, dtype=DOUBLE))
 
 
 @pytest.mark.parametrize("name", SQUARE)
@@ -72,9 +78,17 @@ def test_not_finite(name, bad):
 
 @pytest.mark.parametrize("name", SQUARE)
 def test_whole_or_complex_numbers(name):
-    for dtype in (torch.int64, torch.complex128):
-        with pytest.raises(ValueError, match="real floating"):
+    # .double() of a complex number would drop its imaginary part without a word.
+    for dtype, advice in ((torch.int64, r"\.double\(\)"), (torch.complex128, r"\.real")):
+        with pytest.raises(ValueError, match=f"real floating.*{advice}"):
             SQUARE[name](torch.eye(3, dtype=dtype))
+
+
+@pytest.mark.parametrize("name", SQUARE)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision(name, dtype):
+    with pytest.raises(ValueError, match=rf"{dtype}.*\.float\(\) it"):
+        SQUARE[name](torch.eye(3, dtype=dtype))
 
 
 @pytest.mark.parametrize("name", SYMMETRIC)
@@ -124,6 +138,31 @@ def test_a_vector_without_direction_and_a_size_of_nothing():
         exact.rayleigh_quotient(definite(3, 0), torch.zeros(3, dtype=DOUBLE))
     with pytest.raises(ValueError, match="at least 1"):
         exact.van_der_sluis_factor(0)
+
+
+ONES = torch.ones(3)
+NO_DIRECTION = {
+    "zero": (0 * ONES, "must have an entry that is not zero"),
+    "whole numbers": (ONES.long(), r"must hold real floating.*\.double\(\)"),
+    "complex": (ONES + 0j, r"must hold real floating.*\.real"),
+    "not finite": (ONES * math.nan, "holds 3 NaN or infinite"),
+    "shorter": (ONES[:1], "must have one shape.* reshape one"),
+    "turned": (ONES.view(3, 1), "must have one shape.* reshape one"),
+}
+
+
+@pytest.mark.parametrize("name", NO_DIRECTION)
+def test_vectors_without_an_angle(name):
+    vector, message = NO_DIRECTION[name]
+    with pytest.raises(ValueError, match=f"first.* {message}"):
+        exact.cosine_distance(vector, ONES)
+    with pytest.raises(ValueError, match=f"second.* {message}"):
+        exact.cosine_distance(ONES, vector)
+
+
+def test_no_entries_have_no_angle():
+    with pytest.raises(ValueError, match="must have an entry"):
+        exact.cosine_distance(ONES[:0], ONES[:0])
 
 
 def test_row_norms_of_zero_have_no_improvement():

@@ -19,6 +19,24 @@ def test_rows_and_columns_have_unit_norm(matrix):
         assert float((scaled.norm(dim=dim) - 1).abs().max()) <= 1.01e-10
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, DOUBLE])
+@pytest.mark.parametrize("size", [1, 2, 20, 300])
+@pytest.mark.parametrize("decades", [0, 8])
+def test_by_default_it_stops_where_the_dtype_does(dtype, size, decades):
+    """Within 1e-8, or 8 eps where those are more; as many again for the check's own roundings."""
+    batch = torch.stack([badly_scaled(definite(size, seed), decades, seed) for seed in range(2)])
+    batch = batch.to(dtype)
+    norms = exact.equilibration(exact.transformed(batch, exact.row_column(batch)))
+    eps = torch.finfo(dtype).eps
+    assert float((norms - 1).abs().max()) <= max(1e-8, 8 * eps) + 8 * eps
+
+
+@pytest.mark.parametrize("tolerance", [-1.0, 0.0, math.nan, 1e-7])
+def test_a_tolerance_out_of_reach_is_refused_before_a_thousand_rounds(tolerance):
+    with pytest.raises(ValueError, match=r"float32 cannot .* widen it .*\.double\(\)"):
+        exact.row_column(torch.tensor([[2.0]]), tolerance=tolerance)
+
+
 @pytest.mark.parametrize("decades", [0, 3, 8])
 def test_a_diagonal_change_of_units_changes_nothing(decades):
     """D(S H S) = S^2 D(H), so the scaled matrix is the same: what Jacobi has, and D_E has not."""

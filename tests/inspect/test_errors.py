@@ -48,6 +48,52 @@ def test_a_built_in_problem_is_made_from_the_folder_of_its_data(tmp_path, monkey
     assert "100%" in capsys.readouterr().err  # the progress bar
 
 
+MISTAKES = {
+    "no module": ([":small"], "no problem ':small'; there are "),
+    "a relative module": ([".problems:small"], "no problem '.problems:small'; there are "),
+    "no name": (["tests.inspect.problems:"], "no problem 'tests.inspect.problems:'; there are "),
+    "no such module": (["tests.nowhere.at:all"], "is tests/nowhere/at.py in this folder?"),
+    "too large a seed": (["tests.inspect.problems:small", "--seed", "9" * 20], "below 2^63"),
+    "half a seed": (["tests.inspect.problems:small", "--seed", "0.5"], "'0.5' is not a whole"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_gets_one_clear_line(mistake, tmp_path, capsys):
+    arguments, words = MISTAKES[mistake]
+    out = ["--quick", "--out", str(tmp_path / "report.html")]
+    try:
+        status = main(["inspect", *arguments, *out])
+    except SystemExit as stop:  # argparse
+        status = stop.code
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert status == 2
+    assert words in last
+    assert last.startswith("equilibrate inspect: ")
+
+
+@pytest.mark.parametrize("seed", [2**63 - 1, 1 - 2**63])
+def test_the_ends_of_the_range_of_seeds_can_be_inspected(seed, tmp_path, capsys):
+    path = tmp_path / "report.html"
+    arguments = ["--quick", "--seed", str(seed), "--out", str(path)]
+    assert main(["inspect", "tests.inspect.problems:small", *arguments]) == 0
+    assert f"seed {seed}" in path.read_text()
+
+
+@pytest.mark.parametrize("name", ["report.html", "report.partial", "report"])
+def test_the_report_is_written_whatever_its_name_and_no_other_file_is_touched(
+    name, tmp_path, capsys
+):
+    others = {"report.html", "report.partial", "report.html.partial", "report"} - {name}
+    for other in others:
+        (tmp_path / other).write_text("someone's own")
+    path = tmp_path / name
+    assert main(["inspect", "tests.inspect.problems:small", "--quick", "--out", str(path)]) == 0
+    assert path.read_text().startswith("<!doctype html>")
+    assert {file.name for file in tmp_path.iterdir()} == others | {name}
+    assert {(tmp_path / other).read_text() for other in others} == {"someone's own"}
+
+
 PLACES = {
     "folder": "a folder is in the place of the file",
     "file/report.html": "a file is in the place of the folder",

@@ -8,8 +8,14 @@ import torch
 from equilibrate import ESGD, hessian
 from equilibrate.exact import equilibration
 from equilibrate.monitor import suggest_learning_rate
-from equilibrate.monitor.learning_rate import SHARE
+from equilibrate.monitor.learning_rate import FEWEST_STEPS, SHARE
 from tests.optim.loops import train
+
+X = torch.ones(3, 4, dtype=torch.float64)
+
+
+def everything(model):
+    return model.parameters()
 
 
 def _network(width=6):
@@ -18,7 +24,7 @@ def _network(width=6):
         torch.nn.Linear(4, width), torch.nn.Tanh(), torch.nn.Linear(width, 2)
     ).double()
     x, y = torch.randn(64, 4).double(), torch.randn(64, 2).double()
-    return model, lambda: (model(x) - y).square().mean()
+    return model, lambda: (model(x.to(model[0].weight)) - y.to(model[0].weight)).square().mean()
 
 
 def test_the_edge_is_two_over_the_radius_of_the_dense_matrix():
@@ -42,6 +48,20 @@ def test_the_scale_of_the_loss_changes_nothing(factor):
     plain = suggest_learning_rate(loss(), parameters)
     scaled = suggest_learning_rate(factor * loss(), parameters)
     assert scaled.lr == pytest.approx(plain.lr, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "exponent"),
+    [(torch.float32, -84), (torch.float32, 84), (torch.float64, -600), (torch.float64, 600)],
+)
+def test_no_scale_is_too_small_or_too_large_to_be_squared(dtype, exponent):
+    """An even power of two, of which D has the root: every bit is the same."""
+    model, loss = _network()
+    model.to(dtype)
+    parameters = list(model.parameters())
+    plain = suggest_learning_rate(loss(), parameters)
+    scaled = suggest_learning_rate(2.0**exponent * loss(), parameters)
+    assert (scaled.lr, scaled.edge) == (plain.lr, plain.edge)
 
 
 def test_nothing_is_changed_and_the_loss_can_still_be_used():
@@ -115,3 +135,48 @@ def test_curvature_that_is_not_finite_is_refused():
     w = torch.zeros(1, requires_grad=True)
     with pytest.raises(ValueError, match="not finite"):
         suggest_learning_rate(w.sqrt().sum() * w.sum(), [w])
+
+
+# name: the loss, the parameters, the error, what it says
+BAD_INPUT = {
+    "not a scalar": (lambda m: m(X), everything, ValueError, r"loss\.mean\(\)"),
+    "a float": (lambda m: m(X).mean().item(), everything, TypeError, "tensor, got float"),
+    "detached": (lambda m: m(X).mean().detach(), everything, ValueError, "detached"),
+    "of another model": (lambda m: _network()[1](), everything, ValueError, "another model"),
+    "no parameters": (lambda m: m(X).mean(), lambda m: [], ValueError, "requires a gradient"),
+    "all frozen": (lambda m: m(X).mean(), lambda m: [X], ValueError, "requires a gradient"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_INPUT)
+def test_a_bad_loss_or_no_parameter_is_refused(name):
+    make, chosen, error, words = BAD_INPUT[name]
+    model, _ = _network()
+    with pytest.raises(error, match=words):
+        suggest_learning_rate(make(model), chosen(model))
+
+
+OUT_OF_RANGE = {
+    "momentum": [1.0, 2, -0.5, math.nan, "a"],
+    "damping": [-1.0, math.nan, math.inf],
+    "steps": [0, 1, 4, -1, 5.5, "a"],
+    "probes": [1, 0],
+    "seed": ["a", 2**63],
+}
+PAIRS = [(name, value) for name, values in OUT_OF_RANGE.items() for value in values]
+
+
+@pytest.mark.parametrize(("name", "value"), PAIRS)
+def test_an_argument_out_of_range_is_refused_with_its_value(name, value):
+    model, loss = _network()
+    with pytest.raises(ValueError, match=rf"{name}.*{value}"):
+        suggest_learning_rate(loss(), model.parameters(), **{name: value})
+
+
+def test_the_fewest_steps_keep_the_rate_below_the_edge():
+    """Networks of 30 to 562 parameters: fewer steps miss the largest curvature by more."""
+    for width in (4, 16, 80):
+        model, loss = _network(width)
+        exact = suggest_learning_rate(loss(), model.parameters(), steps=60)
+        found = suggest_learning_rate(loss(), model.parameters(), steps=FEWEST_STEPS)
+        assert exact.lr <= found.lr * (1 + 1e-6) < exact.edge

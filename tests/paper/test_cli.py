@@ -113,6 +113,13 @@ def test_progress_and_time_left_go_to_stderr(tmp_path, capsys):
     assert len(caught.out.splitlines()) == 1
 
 
+def test_too_many_jobs_are_refused(tmp_path, capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["paper", "figure1", "--quick", "--jobs", "9" * 20, "--out", str(tmp_path)])
+    assert stop.value.code == 2
+    assert "from 1 to 1024" in capsys.readouterr().err
+
+
 def test_an_unknown_figure_is_named(tmp_path, capsys):
     assert cli.main(["paper", "figure7", "--out", str(tmp_path)]) == 2
     assert "figure7" in capsys.readouterr().err

@@ -139,17 +139,27 @@ def test_options(options, here, capsys):
 MISTAKES = {
     "no such problem": (["mnits"], 2, "no problem 'mnits'; there are mnist, "),
     "no such module": (["nowhere:thing"], 2, "there is no module 'nowhere'"),
+    "no module": ([":wave"], 2, "no problem ':wave'; there are mnist, "),
+    "a relative module": ([".wave:wave"], 2, "no problem '.wave:wave'; there are mnist, "),
+    "no such submodule": (["torch.nowhere:thing"], 2, "is torch/nowhere.py in this folder?"),
     "no such name": (["wave:wvae"], 2, "wave has no 'wvae'; problems in it: wave"),
     "not a problem": (["wave:nn"], 2, "must be an equilibrate.study.Problem"),
     "no such method": (["wave:wave", "--methods", "sgdd"], 2, "no method 'sgdd'; there are sgd, "),
     "no such method module": (
         ["wave:wave", "--methods", "nowhere:Adam"], 2, "there is no module 'nowhere'",
     ),
+    "no method module": (
+        ["wave:wave", "--methods", ":Adam"], 2, "no method ':Adam'; there are sgd, ",
+    ),
+    "a relative method module": (
+        ["wave:wave", "--methods", ".optim:Adam"], 2, "no method '.optim:Adam'; there are sgd, ",
+    ),
     "not an optimizer": (
         ["wave:wave", "--methods", "torch:Tensor"], 2, "neither a Method nor a torch optimizer",
     ),
     "no trials": (["wave:wave", "--trials", "0"], 2, "'0' is not a whole number of 1 or more"),
     "half an epoch": (["wave:wave", "--epochs", "0.5"], 2, "'0.5' is not a whole number"),
+    "too many threads": (["wave:wave", "--threads", "9" * 20], 2, "from 1 to 1024"),
     "too much momentum": (["wave:wave", "--momentum", "1"], 2, "from 0 to below 1"),
     "no number": (["wave:wave", "--target", "nan"], 2, "'nan' is not a number"),
     "no such precision": (["wave:wave", "--precision", "half"], 2, "choose from"),
@@ -251,7 +261,7 @@ def test_a_signal_stops_it_and_the_same_command_goes_on(number, status, tmp_path
         wait_for(tmp_path / FOLDER / "checkpoints", running)
         running.send_signal(number)
         _, error = running.communicate(timeout=60)
-    assert running.returncode == status
+    assert running.returncode == status, error
     assert error.strip().splitlines()[-1].endswith("the same command goes on from the records")
     assert "Traceback" not in error
 

@@ -1,8 +1,12 @@
 """What is read from records: winners, targets, times, edges; the table and its JSON."""
 
+import html
 import json
 import math
+import re
+from dataclasses import replace
 
+import markdown
 import pytest
 
 from equilibrate.study.methods import METHODS
@@ -200,6 +204,28 @@ def test_the_json_of_a_target_never_reached_is_null():
 def test_the_name_of_the_problem_is_shown_as_it_is():
     text = table(summarize(study(["sgd"], problem="CURVES-like"), [SGD]))
     assert text.startswith("# CURVES-like: ")
+
+
+NAMES = [
+    '<script>alert("t")</script> & co',
+    "a | b",
+    "*a* _b_ __c__ d_e `f` ~~g~~ $h_1$",
+    "[a](javascript:b) ![c](d)",
+    r"back\slash \| pipe",
+    "two\nlines",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_is_read_as_it_is_never_as_markup(name):
+    method = replace(SGD, label=name)
+    edge = record("sgd", [9, 1], settings={"lr": 0.099}, problem=name)
+    page = markdown.markdown(table(summarize([edge], [method])), extensions=["tables"])
+    shown = html.escape(" ".join(name.split()), quote=False)
+    read = re.sub(r"&#(\d+);", lambda code: html.escape(chr(int(code[1])), quote=False), page)
+    assert f"<h1>{shown}: 1 method, 3 epochs</h1>" in read
+    assert f"<td>{shown}</td>" in read
+    assert f"<li>{shown}: lr 0.099 is at the upper edge" in read
 
 
 def test_every_row_of_the_table_has_as_many_cells_whatever_is_in_them():

@@ -208,6 +208,28 @@ def test_the_command_says_what_is_wrong(tmp_path, capsys):
     assert "must be among" in capsys.readouterr().err
 
 
+OPTIONS = {
+    "too large an instance": (["--first", "9" * 20], "below 2^63"),
+    "too many workers": (["--workers", "9" * 20], "from 1 to 1024"),
+    "fewer than no extensions": (["--extensions", "-1"], "0 or more"),
+    "a ramp longer than the run": (["--ramp", "2"], "from 0 to below 1"),
+    "no ramp at all": (["--ramp", "nan"], "from 0 to below 1"),
+    "a limit in words": (["--growth-limit", "x"], "above 1, or none"),
+    "a limit below one": (["--growth-limit", "0.5"], "above 1, or none"),
+}
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_an_option_out_of_range_is_refused_before_anything_is_trained(option, tmp_path, capsys):
+    given, words = OPTIONS[option]
+    short = ["--epochs", "1", "--fighters", "esgd", "adamw", "--out", str(tmp_path / "out")]
+    with pytest.raises(SystemExit) as stop:
+        command.main(["decays", *short, *given])
+    assert stop.value.code == 2
+    assert words in capsys.readouterr().err.splitlines()[-1]
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("fighter", [f for f in (*USUAL, "esgd-plain") if f != "soap"])
 def test_every_fighter_trains_a_field(fighter):
     job = Job(TASKS["image-64-sine"].shortened(2), fighter, 0, (1e-3,))

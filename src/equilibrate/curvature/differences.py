@@ -11,6 +11,7 @@ e = (3 u)^(1/3). In the parameters' own units that step is multiplied by their r
 that measuring in other units (theta -> c theta) measures the same thing.
 """
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -63,6 +64,11 @@ def difference_product(
         >>> found[0].round(decimals=6)
         tensor([ 6., 12.], dtype=torch.float64)
     """
+    if step is not None and not 0 < step < math.inf:
+        raise ValueError(
+            f"Invalid step: {step!r}. It must be a finite number > 0, or None for the step that "
+            "suits the parameters."
+        )
     eps = default_step(parameters) if step is None else step
     if stacked:
         rows = [

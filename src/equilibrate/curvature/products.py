@@ -16,6 +16,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
+from equilibrate.curvature.checks import check_loss
 from equilibrate.curvature.graph import (
     Nodes,
     nodes,
@@ -50,6 +51,7 @@ class LossHessian:
         graph: Nodes | None = None,
     ) -> None:
         """Build the gradient's graph; `graph` are the loss's `nodes`, where they are known."""
+        check_loss(loss)
         self.parameters = list(parameters)
         self.scale = scale
         found = nodes(loss) if graph is None else graph
@@ -81,6 +83,11 @@ class LossHessian:
         `wanted` limits the rows of H that are computed to some parameters, by position. With `last`
         the graph is freed on the way, the loss's own too: no other product, no backward.
         """
+        if len(vectors) != len(self.parameters):
+            raise ValueError(
+                f"LossHessian takes one vector for each of the {len(self.parameters)} parameters, "
+                f"got {len(vectors)}."
+            )
         rows = range(len(self.parameters)) if wanted is None else wanted
         inputs = [self.parameters[i] for i in rows]
         lead = vectors[0].shape[:1] if stacked else torch.Size()

@@ -178,6 +178,10 @@ def draw_elements(
         >>> bool((whole[37:81] == part).all())
         True
     """
+    if distribution not in _DRAW:
+        raise ValueError(
+            f"Invalid distribution: {distribution!r}. It must be one of {DISTRIBUTIONS}."
+        )
     return _DRAW[distribution](_key(seed, probe, parameter), start, stop, device)
 
 

@@ -36,10 +36,12 @@ def estimate_equilibration(
         >>> found.value, found.standard_error
         ([tensor([ 6., 12.])], [tensor([0., 0.])])
     """
-    mean, error = _mean(lambda v, hv: hv.square(), hessian, parameters, probes, distribution, seed)
+    mean, error, unit = _mean(
+        lambda v, hv: hv.square(), 2, hessian, parameters, probes, distribution, seed
+    )
     root = [m.sqrt() for m in mean]
     spread = [torch.where(r > 0, e / (2 * r), e) for r, e in zip(root, error, strict=True)]
-    return Estimate(root, spread, probes)
+    return Estimate(_times(unit, root), _times(unit, spread), probes)
 
 
 def estimate_jacobi(
@@ -62,29 +64,53 @@ def estimate_jacobi(
         >>> estimate_jacobi(LossHessian(-(w**3).sum(), [w]), [w], probes=4).value
         [tensor([ 6., 12.])]
     """
-    mean, error = _mean(lambda v, hv: v * hv, hessian, parameters, probes, distribution, seed)
-    return Estimate([m.abs() for m in mean], error, probes)
+    mean, error, unit = _mean(
+        lambda v, hv: v * hv, 1, hessian, parameters, probes, distribution, seed
+    )
+    return Estimate(_times(unit, [m.abs() for m in mean]), _times(unit, error), probes)
 
 
 def _mean(
     statistic: Callable[[Tensor, Tensor], Tensor],
+    degree: int,
     hessian: HessianOperator,
     parameters: Sequence[Tensor],
     probes: int,
     distribution: Distribution,
     seed: int,
-) -> tuple[list[Tensor], list[Tensor]]:
-    """Return mean and standard error of a statistic of (v, Hv), by Welford's one-pass update."""
+) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+    """Return mean and standard error of a statistic of (v, Hv / unit), and the unit.
+
+    By Welford's one-pass update. An element's unit is its largest |Hv| so far: squares of Hv itself
+    would overflow, or vanish, where Hv is still a number. `degree` is the statistic's in Hv.
+    """
     if probes < 2:
         raise ValueError(f"probes must be at least 2 to give a standard error, got {probes}")
     like = [p.detach() for p in parameters]
     mean = [torch.zeros_like(p, dtype=torch.promote_types(p.dtype, torch.float32)) for p in like]
     squares = [torch.zeros_like(m) for m in mean]
+    unit = [torch.full_like(m, torch.finfo(m.dtype).tiny) for m in mean]
     for k in range(1, probes + 1):
         vectors = draw(distribution, like, seed=seed, probe=k - 1)
-        for m, s, v, hv in zip(mean, squares, vectors, hessian(vectors), strict=True):
-            sample = statistic(v.to(m.dtype), hv.to(m.dtype))
+        for m, s, u, v, hv in zip(mean, squares, unit, vectors, hessian(vectors), strict=True):
+            product = hv.to(m.dtype)
+            shrunk = _grow_(u, product) ** degree
+            sample = statistic(v.to(m.dtype), product / u)
+            m *= shrunk
+            s *= shrunk.square()
             delta = sample - m
             m += delta / k
             s += delta * (sample - m)
-    return mean, [(s / (probes * (probes - 1))).sqrt() for s in squares]
+    return mean, [(s / (probes * (probes - 1))).sqrt() for s in squares], unit
+
+
+def _grow_(unit: Tensor, product: Tensor) -> Tensor:
+    """Make the unit |Hv| where that is larger; return the old unit in terms of the new one."""
+    larger = torch.maximum(unit, product.abs())
+    old = unit / larger
+    unit.copy_(larger)
+    return old
+
+
+def _times(unit: Sequence[Tensor], values: Sequence[Tensor]) -> list[Tensor]:
+    return [u * value for u, value in zip(unit, values, strict=True)]

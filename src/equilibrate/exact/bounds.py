@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from equilibrate.exact import checks
-from equilibrate.exact.diagonals import equilibration
+from equilibrate.exact.norms import split_scale
 
 
 def van_der_sluis_factor(size: int) -> float:
@@ -31,15 +31,18 @@ def log_guggenheimer_bound(matrix: Tensor) -> Tensor:
     """Return the natural logarithm of equation 8's bound on the condition number.
 
     log kappa(H) < log 2 - log |det H| + N log(||H||_F / sqrt(N)); inf where H is singular
-    (Guggenheimer, Edelman & Johnson 1995).
+    (Guggenheimer, Edelman & Johnson 1995). It is the same for c H as for H, whatever c.
 
     Example:
         >>> log_guggenheimer_bound(torch.eye(1000)).exp().round(decimals=3)
         tensor(2.)
     """
     checks.finite_square(matrix)
-    log_determinant: Tensor = torch.linalg.slogdet(matrix)[1]
-    return math.log(2.0) - log_determinant + _log_power(matrix)
+    rows, log_scales, log_norms = _in_logarithms(matrix)
+    log_determinant: Tensor = torch.linalg.slogdet(rows)[1] + log_scales.sum(-1)
+    bound = math.log(2.0) - log_determinant + _log_power(log_norms)
+    # Of a matrix of zeros the norm has no logarithm either, and the bound would be NaN.
+    return bound.where(log_determinant > -torch.inf, torch.inf)
 
 
 def guggenheimer_bound(matrix: Tensor) -> Tensor:
@@ -60,9 +63,12 @@ def log_equilibration_improvement(matrix: Tensor) -> Tensor:
         tensor(0.)
     """
     checks.finite_square(matrix)
-    norms = equilibration(matrix)
-    checks.positive(norms, "the row norms")
-    return _log_power(matrix) - norms.log().sum(-1)
+    # A row's norm is zero where its largest entry is.
+    checks.positive(matrix.abs().amax(-1), "the row norms")
+    log_norms = _in_logarithms(matrix)[2]
+    gain = _log_power(log_norms) - log_norms.sum(-1)
+    # By the two means it is never below zero: what is, is rounding, and zero is nearer the truth.
+    return gain.clamp(min=0)
 
 
 def equilibration_improvement(matrix: Tensor) -> Tensor:
@@ -80,8 +86,21 @@ def equilibration_improvement(matrix: Tensor) -> Tensor:
     return log_equilibration_improvement(matrix).exp()
 
 
-def _log_power(matrix: Tensor) -> Tensor:
-    """Return N log(||H||_F / sqrt(N))."""
-    size = matrix.shape[-1]
-    norm: Tensor = torch.linalg.matrix_norm(matrix)
-    return size * (norm.log() - 0.5 * math.log(size))
+def _in_logarithms(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return R, log p_i and log ||H_i|| of H_ij = p_i R_ij, in units of the largest ||H_i||.
+
+    The bounds are free of the unit; in this one nothing overflows, and equal rows give zeros.
+    """
+    rows, scales = split_scale(matrix)
+    exponents = torch.frexp(scales.squeeze(-1)).exponent
+    # Whole numbers, so that their differences are exact.
+    log_scales = (exponents - exponents.amax(-1, keepdim=True)).to(matrix) * math.log(2.0)
+    log_norms = log_scales + torch.linalg.vector_norm(rows, dim=-1).log()
+    unit = log_norms.amax(-1, keepdim=True)
+    return rows, log_scales - unit, log_norms - unit
+
+
+def _log_power(log_norms: Tensor) -> Tensor:
+    """Return N log(||H||_F / sqrt(N)): N/2 times the logarithm of the mean squared row norm."""
+    size = log_norms.shape[-1]
+    return size / 2 * (2 * log_norms).exp().mean(-1).log()

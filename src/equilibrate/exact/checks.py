@@ -7,23 +7,29 @@ from torch import Tensor
 def finite_square(matrix: Tensor, name: str = "matrix") -> None:
     """Raise ValueError unless this is a (batch of) floating, square matrices without NaN or inf.
 
+    Floating means float32 or float64: torch decomposes no matrices of fewer digits.
+
     Example:
         >>> finite_square(torch.zeros(2, 3))
         Traceback (most recent call last):
         ValueError: matrix must be square, (..., N, N), got shape (2, 3)
     """
-    if matrix.ndim < 2 or matrix.shape[-1] != matrix.shape[-2] or matrix.shape[-1] == 0:
-        shape = tuple(matrix.shape)
+    shape = tuple(matrix.shape)
+    if matrix.ndim < 2 or shape[-1] != shape[-2]:
         raise ValueError(f"{name} must be square, (..., N, N), got shape {shape}")
+    if shape[-1] == 0:
+        raise ValueError(f"{name} has no entries, got shape {shape}: give it at least one row")
     finite(matrix, name)
+    if matrix.dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"{name} must be float32 or float64, got {matrix.dtype}: .float() it")
 
 
 def finite(tensor: Tensor, name: str) -> None:
     """Raise ValueError for whole numbers, complex numbers, NaN or inf."""
     if not tensor.is_floating_point():
-        raise ValueError(
-            f"{name} must hold real floating numbers, got {tensor.dtype}: .double() it"
-        )
+        # .double() would drop an imaginary part without a word.
+        advice = "take .real if the rest is zero" if tensor.is_complex() else ".double() it"
+        raise ValueError(f"{name} must hold real floating numbers, got {tensor.dtype}: {advice}")
     bad = int((~tensor.isfinite()).sum())
     if bad:
         raise ValueError(f"{name} holds {bad} NaN or infinite entries: look where it was computed")

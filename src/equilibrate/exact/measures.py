@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from equilibrate.exact import checks
+from equilibrate.exact.norms import split_scale
 
 
 def condition_number(matrix: Tensor, *, relative_floor: float = 0.0) -> Tensor:
@@ -38,13 +39,37 @@ def condition_number(matrix: Tensor, *, relative_floor: float = 0.0) -> Tensor:
 def cosine_distance(first: Tensor, second: Tensor) -> Tensor:
     """Return 1 - u.v / (|u| |v|) of two vectors (section 8.2): the angle, whatever the norms.
 
+    It is in [0, 2], and zero for u = v. Both are flattened and must have one shape; the result has
+    the wider of their dtypes.
+
+    It is computed as half the squared distance of u / |u| and v / |v|, the same number: that is
+    never below zero, and sees angles whose cosine is one up to rounding.
+
     Example:
         >>> cosine_distance(torch.tensor([1.0, 0.0]), torch.tensor([0.0, 5.0]))
         tensor(1.)
     """
-    first, second = first.flatten(), second.flatten()
-    norms: Tensor = torch.linalg.vector_norm(first) * torch.linalg.vector_norm(second)
-    return 1 - torch.dot(first, second) / norms
+    if first.shape != second.shape:
+        shapes = tuple(first.shape), tuple(second.shape)
+        raise ValueError(
+            f"first and second must have one shape, got {shapes[0]} and {shapes[1]}: reshape one "
+            "if their entries belong together in order"
+        )
+    apart = _direction(first, "first") - _direction(second, "second")
+    # Opposite vectors are at two exactly; rounding may go beyond.
+    distance = (apart.square().sum() / 2).clamp(max=2)
+    return distance.to(torch.promote_types(first.dtype, second.dtype))
+
+
+def _direction(vector: Tensor, name: str) -> Tensor:
+    """Return v / |v| of all entries, in float32 at least: sums over many outgrow a float16."""
+    checks.finite(vector, name)
+    if not bool(vector.any()):
+        raise ValueError(f"{name} must have an entry that is not zero: it has no direction")
+    wide = vector.flatten().to(torch.promote_types(vector.dtype, torch.float32))
+    scaled, _ = split_scale(wide)
+    # Not vector_norm, which adds up millions of squares one by one and loses digits on the way.
+    return scaled / scaled.square().sum().sqrt()
 
 
 def rayleigh_quotient(matrix: Tensor, vector: Tensor) -> Tensor:
@@ -61,6 +86,7 @@ def rayleigh_quotient(matrix: Tensor, vector: Tensor) -> Tensor:
     checks.finite_square(matrix)
     checks.length(vector, matrix, "vector")
     checks.finite(vector, "vector")
+    vector, _ = split_scale(vector)  # the quotient is free of its size, which may have no square
     size = vector.square().sum(-1)
     if bool((size == 0).any()):
         raise ValueError("vector must not be zero: it has no direction to measure curvature along")

@@ -14,6 +14,7 @@ quotients is not the quotient of means) where a few parameters dominate the sum;
 it, for the approach finds the common factor.
 """
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -22,6 +23,7 @@ from torch import Tensor
 from equilibrate.curvature import Distribution, draw
 from equilibrate.curvature.estimate import Estimate, HessianOperator
 from equilibrate.exact import checks
+from equilibrate.exact.norms import norm
 from equilibrate.exact.row_column import NO_SCALING
 
 ROUNDS = 12  # the approach halves the error this often: a factor of 4,000
@@ -61,30 +63,35 @@ def row_column_stochastic(
     remaining = probes - each * ROUNDS
     numbers = iter(range(probes))
 
-    def squares(diagonal: list[Tensor]) -> list[Tensor]:
+    def products(root: list[Tensor]) -> list[Tensor]:
         vectors = draw(distribution, shapes, seed=seed, probe=next(numbers))
-        products = product([v * d.rsqrt() for v, d in zip(vectors, diagonal, strict=True)])
-        return [hv.square() for hv in products]
+        return list(product([v / r for v, r in zip(vectors, root, strict=True)]))
 
-    diagonal = _approach(squares, [torch.ones_like(p) for p in shapes], each)
-    error = _average_(squares, diagonal, remaining, each)
+    diagonal = _approach(products, [torch.ones_like(p) for p in shapes], each)
+    error = _average_(products, diagonal, remaining, each)
     return Estimate(diagonal, error, probes)
 
 
-Squares = Callable[[list[Tensor]], list[Tensor]]
+Products = Callable[[list[Tensor]], list[Tensor]]  # the root of d to H D^-1/2 v
 
 
-def _approach(squares: Squares, diagonal: list[Tensor], each: int) -> list[Tensor]:
-    """Repeat the exact round d <- sqrt(d E[(H D^-1/2 v)^2]); the first starts from E[(H v)^2]."""
+def _approach(products: Products, root: list[Tensor], each: int) -> list[Tensor]:
+    """Repeat the exact round d <- sqrt(d E[(H D^-1/2 v)^2]); the first starts from E[(H v)^2].
+
+    In terms of the root of d, r <- sqrt(r sqrt(E[(H v / r)^2])): the first d, like the squared row
+    norms that it estimates, may have no place in the range of a float.
+    """
     for number in range(ROUNDS):
-        samples = [squares(diagonal) for _ in range(each)]
-        mean = [sum(parts[1:], parts[0]) / each for parts in zip(*samples, strict=True)]
-        _check(mean)
-        diagonal = [(d * m).sqrt() if number else m for d, m in zip(diagonal, mean, strict=True)]
-    return diagonal
+        samples = zip(*(products(root) for _ in range(each)), strict=True)
+        sizes = [norm(torch.stack(parts), dim=0) / math.sqrt(each) for parts in samples]
+        _check(sizes)
+        root = [(r * s).sqrt() if number else s for r, s in zip(root, sizes, strict=True)]
+    return [r.square() for r in root]
 
 
-def _average_(squares: Squares, diagonal: list[Tensor], remaining: int, each: int) -> list[Tensor]:
+def _average_(
+    products: Products, diagonal: list[Tensor], remaining: int, each: int
+) -> list[Tensor]:
     """Average the remaining probes in, in place; return the standard error.
 
     Linear weights over K probes have variance 4/3 of the plain mean's, sigma^2 / K, with sigma the
@@ -93,7 +100,9 @@ def _average_(squares: Squares, diagonal: list[Tensor], remaining: int, each: in
     spread = [torch.zeros_like(d) for d in diagonal]
     for k in range(1, remaining + 1):
         weight = 2 / (k + 2 * each)
-        for d, s, new in zip(diagonal, spread, squares(diagonal), strict=True):
+        found = products([d.sqrt() for d in diagonal])
+        for d, s, hv in zip(diagonal, spread, found, strict=True):
+            new = hv.square()
             s.lerp_((new / d - 1).square(), weight)
             d.lerp_(new, weight)
     _check(diagonal)

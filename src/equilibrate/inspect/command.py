@@ -14,7 +14,7 @@ from equilibrate.inspect import report
 from equilibrate.inspect.findings import FULL, QUICK
 from equilibrate.inspect.measure import inspect
 from equilibrate.inspect.subject import InspectError, Subject
-from equilibrate.study.arguments import count
+from equilibrate.study.arguments import count, seed
 from equilibrate.study.device import DeviceError, check_device
 from equilibrate.study.files import require_folder, told
 from equilibrate.study.problem import Problem, ProblemError, find_problem
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_problem = f"module:name, a Problem of your own, or one of {', '.join(BUILT_IN)}"
     add("problem", metavar="PROBLEM", help=help_problem)
     add("--quick", action="store_true", help="fewer products: seconds, with wider intervals")
-    add("--seed", type=int, default=0, help="of the network, the batches and the probes")
+    add("--seed", type=seed, default=0, help="of the network, the batches and the probes")
     add("--batch-size", type=count, metavar="B", help="(default: the problem's own)")
     add("--device", choices=("cpu", "cuda"), default="cpu", help="(default: cpu)")
     add("--data", type=Path, metavar="DIR", help="folder of the built-in problems' data files")

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from equilibrate.inspect import plots
 from equilibrate.inspect.advice import rate_limit, suggestions
@@ -36,12 +37,11 @@ def write(found: Findings, path: Path, *, command: str) -> Path:
     body = [*_head(found), _advice(found), _spectra(found), _layers(found), _diagonals(found),
             _noise(found), _origin(found, command)]  # fmt: skip
     page = html.page(f"Curvature of {found.name}", body)
-    partial = path.with_suffix(".partial")
-    try:
+    # In a folder of its own, beside the report: no name there is anybody else's.
+    with TemporaryDirectory(prefix=".equilibrate-", dir=path.parent) as own:
+        partial = Path(own, path.name)
         partial.write_text(page.replace("</head>", f"<style>{STYLE}</style></head>", 1))
         os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
     return path
 
 

@@ -16,17 +16,24 @@ measured in docs/momentum.md.
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
+from numbers import Integral
 
 from torch import Tensor
 
-from equilibrate.curvature import LossHessian
 from equilibrate.diagonals import estimate_equilibration
 from equilibrate.monitor.denominators import stability_limit
 from equilibrate.monitor.lanczos import lanczos
+from equilibrate.optim import ESGD
+from equilibrate.optim.live_loss import LiveLoss
 from equilibrate.rules.reference import denominator
 
 # Of 1, 1/2, 1/3, 1/4 the largest at which momentum failed nowhere: see `suggest_learning_rate`.
 SHARE = 1 / 3
+
+# After fewer the largest Ritz value may still be far below the largest curvature, and the rate
+# beyond the edge itself (`tests/monitor/test_learning_rate.py` holds what five come to).
+FEWEST_STEPS = 5
 
 
 @dataclass(frozen=True)
@@ -103,7 +110,7 @@ def suggest_learning_rate(
         momentum: ESGD's.
         nesterov: ESGD's.
         probes: random vectors for D, as many as ESGD's warm-up takes.
-        steps: of Lanczos' recursion.
+        steps: of Lanczos' recursion, five at least: with fewer it misses the largest curvature.
         seed: of all random vectors.
 
     Example:
@@ -115,7 +122,10 @@ def suggest_learning_rate(
         (2.0, 0.6667)
     """
     own = [p for p in parameters if p.requires_grad]
-    hessian = LossHessian(loss, own)
+    live = LiveLoss(loss, own)
+    ESGD(own, damping=damping, momentum=momentum, seed=seed)  # raises for what it would not take
+    _check_steps(steps)
+    hessian = partial(live, wanted=range(len(own)))
     found = estimate_equilibration(
         hessian, own, probes=probes, distribution="rademacher", seed=seed
     )
@@ -130,6 +140,14 @@ def suggest_learning_rate(
     smallest, largest = float(nodes.min()), float(nodes.max())
     lr, edge = rate_and_edge(smallest, largest, momentum, nesterov)
     return SuggestedRate(lr, edge, smallest, largest, probes + steps)
+
+
+def _check_steps(steps: int) -> None:
+    if not isinstance(steps, Integral) or steps < FEWEST_STEPS:
+        raise ValueError(
+            f"Invalid steps: {steps!r}. It must be a whole number >= {FEWEST_STEPS}: with fewer, "
+            "Lanczos' recursion misses the largest curvature, and the rate would be too large."
+        )
 
 
 def _denominators(diagonals: list[Tensor], damping: float) -> list[Tensor]:

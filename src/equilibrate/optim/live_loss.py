@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from equilibrate.curvature import LossHessian
+from equilibrate.curvature.checks import check_loss as check_loss  # for `measuring` too
 from equilibrate.curvature.graph import Nodes, holds_float16, leaves, nodes
 from equilibrate.distributed import is_sharded
 from equilibrate.kernels.capture import capturing
@@ -39,26 +40,8 @@ _CAPTURED_HALF = (
 )
 
 
-def check_loss(loss: Tensor) -> None:
-    """Raise for what cannot be a live scalar loss, before anything is computed."""
-    if not isinstance(loss, Tensor):
-        raise TypeError(f"probe takes the loss as a tensor, got {type(loss).__name__}.")
-    if loss.numel() != 1:
-        raise ValueError(
-            f"probe takes a scalar loss, got shape {tuple(loss.shape)}. Reduce it: loss.mean()."
-        )
-    if loss.is_complex():
-        raise ValueError("probe takes a real loss, got a complex one. Take .real or .abs() of it.")
-    if not loss.requires_grad:
-        raise ValueError(
-            "probe takes a live loss, but this one is detached from the parameters. Compute it "
-            "outside torch.no_grad() and pass the tensor itself, not loss.item() or "
-            "loss.detach()."
-        )
-
-
 class LiveLoss:
-    """The Hessian of one loss with respect to all trainable parameters of an optimizer."""
+    """The Hessian of one loss with respect to parameters, those that an optimizer trains."""
 
     averaged = False  # over ranks: a loss is one rank's own
 
@@ -67,7 +50,8 @@ class LiveLoss:
         check_loss(loss)
         if not parameters:
             raise ValueError(
-                "No parameter of this optimizer requires a gradient: nothing to probe."
+                "No parameter requires a gradient, so that there is nothing to probe. Call "
+                "requires_grad_() on those that are trained."
             )
         if any(map(is_sharded, parameters)):
             raise RuntimeError(_SHARDED)
@@ -82,8 +66,8 @@ class LiveLoss:
         self.present = self._hessian.present
         if not any(self.present):
             raise ValueError(
-                "The loss does not depend on any parameter of this optimizer. Was it computed "
-                "from another model, or from a copy of this one?"
+                "The loss does not depend on any of the parameters. Was it computed from another "
+                "model, or from a copy of this one?"
             )
 
     def __call__(self, vectors: Sequence[Tensor], wanted: Sequence[int]) -> list[Tensor]:

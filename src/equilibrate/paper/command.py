@@ -12,7 +12,7 @@ from pathlib import Path
 from equilibrate.paper.figures import FIGURES
 from equilibrate.paper.records import AT_ONCE, NotRecorded
 from equilibrate.paper.run import Means, NothingToCompute, record, run
-from equilibrate.study.arguments import CLUSTER, count
+from equilibrate.study.arguments import CLUSTER, count, few
 from equilibrate.study.cluster import connected
 from equilibrate.study.device import DeviceError, check_device
 from equilibrate.study.files import StudyError, require_folder, told
@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"train winners with N seeds at most; a later run adds others ({', '.join(_ADDING)})",
     )  # fmt: skip
     parser.add_argument(
-        "--jobs", type=count, default=1, metavar="N",
+        "--jobs", type=few, default=1, metavar="N",
         help="compute N figures, or tasks of a figure, at the same time (default: 1)",
     )  # fmt: skip
     parser.add_argument(

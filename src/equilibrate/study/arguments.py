@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_at_once = "trials trained together: a number, or auto, what is fastest here (default)"
     add("--at-once", type=_at_once, metavar="N", help=help_at_once)
     help_threads = "of the CPU (default: torch's own choice; on a cluster 1 for every group)"
-    add("--threads", type=count, metavar="N", help=help_threads)
+    add("--threads", type=few, metavar="N", help=help_threads)
     add("--cluster", metavar="ADDRESS", help=CLUSTER)
     add("--data", type=Path, metavar="DIR", help="folder of the built-in problems' data files")
     help_out = "folder of the records and results (default: out/compare-PROBLEM)"
@@ -61,12 +61,17 @@ def _add_what_is_compared(parser: argparse.ArgumentParser) -> None:
         "of the learning rate: constant, cosine, linear, ending, ramp:N, or two with a +"
     )
     add("--schedule", metavar="S", help=help_schedule)
-    add("--momentum", type=_momentum, metavar="M", help="for the optimizers that have one")
+    add("--momentum", type=share, metavar="M", help="for the optimizers that have one")
     add("--batch-size", type=count, metavar="B", help="(default: the problem's own)")
 
 
-def _typed(convert: Callable[[str], Any], accept: Callable[[Any], bool], words: str) -> Any:
-    """An argument type that says what it wants."""
+def typed(convert: Callable[[str], Any], accept: Callable[[Any], bool], words: str) -> Any:
+    """An argument type that says what it wants.
+
+    Example:
+        >>> typed(int, lambda n: n > 0, "a whole number of 1 or more")("7")
+        7
+    """
 
     def parse(text: str) -> Any:
         try:
@@ -80,9 +85,14 @@ def _typed(convert: Callable[[str], Any], accept: Callable[[Any], bool], words: 
     return parse
 
 
-count = _typed(int, lambda n: n >= 1, "a whole number of 1 or more")
-_number = _typed(float, lambda x: abs(x) < float("inf"), "a number")
-_momentum = _typed(float, lambda x: 0 <= x < 1, "a number from 0 to below 1")
+# Threads and processes: with too many of them torch crashes, and no machine has more cores.
+_MOST = 1024
+
+count = typed(int, lambda n: n >= 1, "a whole number of 1 or more")
+few = typed(int, lambda n: 1 <= n <= _MOST, f"a whole number from 1 to {_MOST}")
+seed = typed(int, lambda n: abs(n) < 2**63, "a whole number below 2^63")
+share = typed(float, lambda x: 0 <= x < 1, "a number from 0 to below 1")
+_number = typed(float, lambda x: abs(x) < float("inf"), "a number")
 
 
 def _at_once(text: str) -> int | None:

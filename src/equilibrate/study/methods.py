@@ -133,7 +133,7 @@ def find_method(name: str) -> Method:
     if name in METHODS:
         return METHODS[name]
     module, _, attribute = name.partition(":")
-    if not attribute:
+    if not attribute or not all(module.split(".")):  # no module, or a relative one
         raise ValueError(
             f"no method {name!r}; there are {', '.join(METHODS)}, and others are module:name, such "
             f"as torch.optim:NAdam"

@@ -173,14 +173,14 @@ def find_problem(
         built_in: by name, called with the folder (`problems.BUILT_IN`).
         folder: of the data files of built-in problems; None for the usual places.
     """
-    if ":" not in name:
-        if name not in built_in:
-            raise ProblemError(
-                f"no problem {name!r}; there are {', '.join(built_in)}, and a problem of your own "
-                f"is module:name, such as my_file:my_problem for my_file.py in this folder"
-            )
+    if name in built_in:
         return built_in[name](folder)
     module_name, _, attribute = name.partition(":")
+    if not attribute or not all(module_name.split(".")):  # no module, or a relative one
+        raise ProblemError(
+            f"no problem {name!r}; there are {', '.join(built_in)}, and a problem of your own "
+            f"is module:name, such as my_file:my_problem for my_file.py in this folder"
+        )
     found = _attribute(_module(module_name.removesuffix(".py")), attribute)
     problem = found() if callable(found) and not isinstance(found, Problem) else found
     if not isinstance(problem, Problem):
@@ -201,10 +201,11 @@ def _module(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        if error.name != name.split(".")[0]:
+        if not f"{name}.".startswith(f"{error.name}."):
             raise  # the module is there and misses something of its own
         raise ProblemError(
-            f"there is no module {name!r} here or on Python's path; is {name}.py in this folder?"
+            f"there is no module {name!r} here or on Python's path; is {name.replace('.', '/')}.py "
+            f"in this folder?"
         ) from error
 
 

@@ -1,20 +1,38 @@
 """A comparison as text: a Markdown table that also reads well on a terminal, and its notes."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from equilibrate.study.outcome import Spread
 from equilibrate.study.summary import Outcome, Summary, spans
 
+# Marks that every dialect lets a backslash take their meaning from, and those that not every one
+# does. An underscore within a word is no mark.
+_MARKS = re.compile(r"[\\`*\[\]]|(?<![^\W_])_|_(?![^\W_])")
+_CODED = re.compile(r"[&<>|~$]")
+
 
 def table(summary: Summary) -> str:
     """The whole text: title, table, notes."""
     heads = _heads(summary)
     rows = [_row(summary, outcome) for outcome in summary.outcomes]
-    title = f"# {summary.problem}: {many(len(rows), 'method')}, {many(summary.epochs, 'epoch')}"
+    counts = f"{many(len(rows), 'method')}, {many(summary.epochs, 'epoch')}"
+    title = f"# {literal(summary.problem)}: {counts}"
     notes = "\n".join(f"- {note}" for note in _notes(summary))
     return f"{title}\n\n{markdown([heads, *rows])}\n\n{notes}\n"
+
+
+def literal(name: str) -> str:
+    r"""A name of the user's that Markdown shows as it is, on one line.
+
+    Example:
+        >>> print(literal("*wave* <b> my_file"))
+        \*wave\* &#60;b&#62; my_file
+    """
+    marked = _MARKS.sub(r"\\\g<0>", " ".join(name.split()))
+    return _CODED.sub(lambda found: f"&#{ord(found[0])};", marked)
 
 
 def many(number: int, word: str) -> str:
@@ -72,7 +90,7 @@ def _heads(summary: Summary) -> list[str]:
 
 
 def _row(summary: Summary, outcome: Outcome) -> list[str]:
-    cells = [outcome.label, settings_text(outcome.searched or {}) or "-"]
+    cells = [literal(outcome.label), settings_text(outcome.searched or {}) or "-"]
     cells += [_spread(outcome.final_error), _cost(outcome.updates, "{:,.0f}")]
     if summary.equal_seconds is not None:
         cells += [_cost(outcome.seconds, "{:,.3g}"), _spread(outcome.error_then)]
@@ -110,10 +128,10 @@ def _number(value: float | None) -> str:
 def _notes(summary: Summary) -> list[str]:
     kind = "as given" if summary.target_given else "the worst of the methods' final errors"
     seeds = sorted({seed for outcome in summary.outcomes for seed in outcome.seeds})
-    notes = [f"{o.label}: {edge}; a wider range may do better"
+    notes = [f"{literal(o.label)}: {edge}; a wider range may do better"
              for o in summary.outcomes for edge in o.edges]  # fmt: skip
-    notes += [f"{o.label}: no trial finished; search smaller learning rates. `equilibrate inspect` "
-              f"tells whether the loss is a number at the start"
+    notes += [f"{literal(o.label)}: no trial finished; search smaller learning rates. "
+              f"`equilibrate inspect` tells whether the loss is a number at the start"
               for o in summary.outcomes if o.settings is None]  # fmt: skip
     if len(seeds) > 1:
         notes.append(

@@ -8,7 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from equilibrate.paper.records import NotRecorded
-from equilibrate.study.arguments import count
+from equilibrate.study.arguments import count, few, seed, share, typed
 from equilibrate.study.device import check_device
 from equilibrate.study.files import StudyError
 from equilibrate.study.looks import MissingExtra, require_drawing
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", type=Path, default=Path("out/wins"), metavar="DIR",
         help="folder of the page, the figures and the records (default: out/wins)")  # fmt: skip
     add("--device", choices=("cpu", "cuda"), default="cpu", help="where trials train")
-    add("--workers", type=count, default=1, metavar="N", help="trials that train at once")
+    add("--workers", type=few, default=1, metavar="N", help="trials that train at once")
     add("--records-only", action="store_true",
         help="draw nothing: for a machine without matplotlib")  # fmt: skip
     add("--frozen", action="store_true", help="train nothing: draw from the records alone")
@@ -53,14 +53,14 @@ def _add_terms(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--fighters", nargs="+", choices=FIGHTERS, metavar="NAME",
         help=f"of {', '.join(FIGHTERS)}; {OURS} and {BASELINE} must be among them")  # fmt: skip
-    add("--first", type=int, metavar="N",
+    add("--first", type=seed, metavar="N",
         help="the first instance (default: 0); another number makes all of them fresh")  # fmt: skip
     add("--tuning", type=count, metavar="N", help="instances for tuning (default: 2)")
     add("--finals", type=count, metavar="N", help="instances for finals (default: 5)")
     add("--epochs", type=count, metavar="N", help="of a trial at most; shorter for a trial run")
     add("--per-decade", type=count, metavar="N", help="learning rates in a decade (default: 4)")
-    add("--extensions", type=int, metavar="N", help="of all grids at most (default: 2)")
-    add("--ramp", type=float, metavar="SHARE",
+    add("--extensions", type=_extensions, metavar="N", help="of all grids at most (default: 2)")
+    add("--ramp", type=share, metavar="SHARE",
         help="of a run in which every learning rate rises first (default: none)")  # fmt: skip
     add("--choose", choices=CHOICES,
         help="the learning rate with the least geometric mean of the errors over the instances, or "
@@ -105,8 +105,12 @@ def run(arguments: argparse.Namespace) -> Path:
     return path
 
 
+_extensions = typed(int, lambda n: n >= 0, "a whole number of 0 or more")
+_limit = typed(float, lambda x: 1 < x < float("inf"), "a number above 1, or none")
+
+
 def _growth(text: str) -> float | None:
-    return None if text == "none" else float(text)
+    return None if text == "none" else float(_limit(text))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
