@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -124,6 +125,16 @@ def test_a_target_out_of_reach_leaves_the_curves_readable(target, seen, size):
 
 def test_the_title_says_curves_like():
     assert "CURVES-like" in drawn("three").get_suptitle()
+
+
+@pytest.mark.parametrize("name", [r"$\nosuch$", "a $ b", "$x$", r"\$"])
+def test_a_name_is_no_mathematics(name, tmp_path):
+    records = CASES["three"]
+    methods = [replace(METHODS[NAMES[0]], label=name), *(METHODS[n] for n in NAMES[1:3])]
+    summary = replace(summarize(records, methods), problem=name)
+    _, svg = plots.draw(records, methods, summary, tmp_path / "compare")
+    assert svg.read_text().count(f"<!-- {name} -->") == 1  # the legend's
+    assert f"<!-- {name}: " in svg.read_text()
 
 
 def test_the_same_records_give_the_same_file(tmp_path):

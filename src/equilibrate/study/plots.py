@@ -80,7 +80,7 @@ def figure(
         panels.say(by_time, "Error against time", f"left out: {reason}")
     panels.profile(profile, summary.profile, looks)
     panels.rates(rates, shown, winners, looks)
-    picture.suptitle(_title(summary), x=0.01, ha="left", fontsize="x-large")
+    picture.suptitle(_literally(_title(summary)), x=0.01, ha="left", fontsize="x-large")
     _legend(picture, methods, looks)
     return picture
 
@@ -97,6 +97,11 @@ def _looks(methods: Sequence[Method]) -> dict[str, panels.Look]:
     }
 
 
+def _literally(name: str) -> str:
+    """A name of the user's as it is: between dollar signs matplotlib would look for mathematics."""
+    return name.replace("$", r"\$")
+
+
 def _title(summary: Summary) -> str:
     seeds = {seed for outcome in summary.outcomes for seed in outcome.seeds}
     over = f", {len(seeds)} seeds" if len(seeds) > 1 else ""
@@ -109,7 +114,7 @@ def _legend(picture: Any, methods: Sequence[Method], looks: Mapping[str, panels.
 
     handles = [
         Line2D([], [], marker=looks[method.name].marker, markersize=4.5,
-               label=method.label or method.name, **looks[method.name].line)
+               label=_literally(method.label or method.name), **looks[method.name].line)
         for method in methods
     ]  # fmt: skip
     for rows in range(1, len(handles) + 1):
