@@ -15,7 +15,14 @@ from equilibrate.wins import command as wins
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse the arguments, run the command they name, return the exit status."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return _run(list(sys.argv[1:] if arguments is None else arguments))
+    except KeyboardInterrupt:  # before the command itself listens to Ctrl-C
+        print("equilibrate: stopped; nothing was done", file=sys.stderr)
+        return 130
+
+
+def _run(given: list[str]) -> int:
     parsed = make_parser().parse_args(given)
     rooms = {
         "paper": paper.execute,

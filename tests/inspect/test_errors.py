@@ -1,5 +1,7 @@
 """The command: what cannot be inspected ends with an explanation and status 2, no traceback."""
 
+import os
+
 import pytest
 
 from equilibrate.cli import main
@@ -97,6 +99,9 @@ def test_the_report_is_written_whatever_its_name_and_no_other_file_is_touched(
 PLACES = {
     "folder": "a folder is in the place of the file",
     "file/report.html": "a file is in the place of the folder",
+    "link/report.html": "a file is in the place of the folder",
+    "pipe": "no ordinary file is there",
+    "/proc/nowhere/report.html": "/proc/nowhere",  # a folder that nobody can make
 }
 
 
@@ -104,10 +109,32 @@ PLACES = {
 def test_a_place_that_cannot_be_written_is_told_before_computing(place, words, tmp_path, capsys):
     (tmp_path / "file").write_text("")
     (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("file")
+    os.mkfifo(tmp_path / "pipe")
     path = tmp_path / place
     status = main(["inspect", "tests.inspect.problems:small", "--quick", "--out", str(path)])
     told = capsys.readouterr().err
     assert status == 1
     assert words in told
     assert "%" not in told  # of the progress bar
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder", "link", "pipe"]
+
+
+@pytest.mark.parametrize("target", ["real.html", "deep/real.html"])
+def test_a_link_stays_and_the_report_is_where_it_leads(target, tmp_path, capsys):
+    (tmp_path / "real.html").write_text("old")
+    path = tmp_path / "link.html"
+    path.symlink_to(target)
+    assert main(["inspect", "tests.inspect.problems:small", "--quick", "--out", str(path)]) == 0
+    assert path.is_symlink()
+    assert (tmp_path / target).read_text().startswith("<!doctype html>")
+    assert str(path) in capsys.readouterr().out
+
+
+def test_ctrl_c_before_a_command_has_begun_is_one_line(monkeypatch, capsys):
+    def stopped():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("equilibrate.cli.make_parser", stopped)
+    assert main(["inspect", "tests.inspect.problems:small"]) == 130
+    assert capsys.readouterr().err == "equilibrate: stopped; nothing was done\n"

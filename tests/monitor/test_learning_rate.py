@@ -160,7 +160,7 @@ OUT_OF_RANGE = {
     "momentum": [1.0, 2, -0.5, math.nan, "a"],
     "damping": [-1.0, math.nan, math.inf],
     "steps": [0, 1, 4, -1, 5.5, "a"],
-    "probes": [1, 0],
+    "probes": [1, 0, 2.5, "a"],
     "seed": ["a", 2**63],
 }
 PAIRS = [(name, value) for name, values in OUT_OF_RANGE.items() for value in values]
@@ -171,6 +171,21 @@ def test_an_argument_out_of_range_is_refused_with_its_value(name, value):
     model, loss = _network()
     with pytest.raises(ValueError, match=rf"{name}.*{value}"):
         suggest_learning_rate(loss(), model.parameters(), **{name: value})
+
+
+# What ESGD takes as its parameters.
+GIVEN = {
+    "an iterator": lambda model: model.parameters(),
+    "names": lambda model: model.named_parameters(),
+    "groups": lambda model: [{"params": layer.parameters()} for layer in (model[0], model[2])],
+}
+
+
+@pytest.mark.parametrize("given", GIVEN)
+def test_parameters_are_given_in_every_way_that_esgd_takes(given):
+    model, loss = _network()
+    found = suggest_learning_rate(loss(), GIVEN[given](model))
+    assert found == suggest_learning_rate(loss(), list(model.parameters()))
 
 
 def test_the_fewest_steps_keep_the_rate_below_the_edge():

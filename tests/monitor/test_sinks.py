@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -55,3 +56,51 @@ def test_without_tensorboard_the_error_says_what_to_install(tmp_path, monkeypatc
     monkeypatch.setitem(__import__("sys").modules, "torch.utils.tensorboard", None)
     with pytest.raises(ImportError, match="pip install tensorboard"):
         TensorBoard(tmp_path)
+
+
+# What a user may add to a record, and what is read back.
+ADDED = {
+    "a number": (0.5, 0.5),
+    "not a number": (float("nan"), None),
+    "within a list": ([1.0, float("inf")], [1.0, None]),
+    "within a dict": ({"a": (float("nan"), 2)}, {"a": [None, 2]}),
+    "a tensor": (torch.tensor(0.25, requires_grad=True), 0.25),
+    "a vector": (torch.tensor([1.0, float("nan")]), [1.0, None]),
+    "NumPy's number": (np.float32(0.5), 0.5),
+    "NumPy's array": (np.array([1, 2]), [1, 2]),
+    "NumPy's infinity": (np.float64("inf"), None),
+    "something else": (Path("run"), "run"),
+}
+
+
+@pytest.mark.parametrize("name", ADDED)
+def test_json_lines_take_whatever_a_record_holds(name, tmp_path):
+    given, read = ADDED[name]
+    JSONLines(tmp_path / "run.jsonl")({"step": 0, "added": given})
+    assert json.loads((tmp_path / "run.jsonl").read_text()) == {"step": 0, "added": read}
+
+
+@pytest.mark.parametrize("name", ADDED)
+def test_charts_show_the_finite_numbers_of_a_record(name):
+    given, read = ADDED[name]
+    assert numbers({"added": given}) == ({"added": read} if isinstance(read, float) else {})
+
+
+# A file as it was left: what is read of it and of one more record.
+LEFT = {
+    "nothing": ("", []),
+    "a whole line": ('{"step": 0}\n', ['{"step": 0}']),
+    "a half line": ('{"step": 0}\n{"st', ['{"step": 0}', '{"st']),
+    "only the newline missing": ('{"step": 0}', ['{"step": 0}']),
+}
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_a_record_after_a_kill_has_a_line_of_its_own(name, tmp_path):
+    left, lines = LEFT[name]
+    path = tmp_path / "run.jsonl"
+    path.write_text(left)
+    sink = JSONLines(path)
+    for step in (1, 2):
+        sink({"step": step})
+    assert path.read_text().splitlines() == [*lines, '{"step": 1}', '{"step": 2}']

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import nn
 
 from equilibrate import ESGD, JacobiSGD
 from tests.cases import NETWORK
@@ -121,3 +122,18 @@ def test_what_was_calibrated_is_not_the_warm_up_of_a_first_micro_batch(scaling):
         value.backward()
     optimizer.step()
     torch.testing.assert_close(optimizer.diagonal(), before, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_parameter_counts_the_losses_that_reach_it(fused):
+    """The curvature of a sum, where every term depends on other parameters."""
+    found = []
+    for apart in (True, False):
+        first, second = (nn.Parameter(torch.tensor([1.0, 2.0])) for _ in range(2))
+        optimizer = ESGD([first, second], lr=1e-9, fused=fused)
+        losses = [(first**4).sum(), *((second**4).sum() for _ in range(3))]
+        for loss in losses if apart else [sum(losses)]:
+            optimizer.probe(loss, backward=True)
+        optimizer.step()
+        found.append(optimizer.diagonal())
+    torch.testing.assert_close(*found)

@@ -197,3 +197,90 @@ def test_saving_within_an_iteration_changes_nothing(way, name):
         each.micro_batch(slice(1, None, MICRO))
         each.optimizer.step()
     assert_same(loop.told(), undisturbed.told())
+
+
+def test_a_group_added_meanwhile_starts_as_without_the_iteration():
+    def trained(given_up):
+        loop = Loop("momentum")
+        extra = nn.Linear(4, 1)
+        with torch.no_grad():
+            extra.weight.fill_(0.5), extra.bias.fill_(0.25)
+        if given_up:
+            loop.micro_batch(slice(0, 16))
+        loop.optimizer.add_param_group({"params": extra.parameters()})
+        if given_up:
+            loop.micro_batch(slice(16, 32))
+            loop.optimizer.zero_grad()
+        whole = loop.network
+        loop.network = lambda x: whole(x) + extra(x)
+        for _ in range(22):
+            loop.iterate()
+        loop.network = nn.ModuleList([whole, extra])
+        return loop.told()
+
+    assert_same(trained(True), trained(False))
+
+
+def test_a_parameter_absent_before_is_absent_again():
+    torch.manual_seed(0)
+    used, late = nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(2))
+    optimizer = ESGD([used, late])
+    for _ in range(2):
+        optimizer.probe((used**4).sum(), backward=True)
+        optimizer.step()
+        optimizer.zero_grad()
+    assert not optimizer.probe_due
+    optimizer.probe(((used * late) ** 4).sum(), backward=True)
+    optimizer.zero_grad()
+    assert not optimizer.probe_due
+    assert optimizer.state[late]["absent"]
+
+
+def test_what_a_given_up_iteration_did_not_reach_has_no_state():
+    used, unused = nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(2))
+    optimizer = ESGD([used, unused])
+    optimizer.probe((used**4).sum(), backward=True)
+    assert optimizer.state_dict()["state"] == {}
+    optimizer.zero_grad()
+    assert not optimizer.state
+
+
+def test_the_floor_stays_that_of_a_calibration_before():
+    def first_mean(skip):
+        loop = Loop("momentum")
+        loop.optimizer.calibrate([5 * loop.loss(slice(0, 8))])
+        if skip:
+            skipped(loop)
+        loop.optimizer.calibrate([loop.loss(slice(k, k + 8)) for k in range(0, 64, 8)])
+        loop.iterate()
+        return loop.optimizer.param_groups[0]["first_mean_scale"]
+
+    assert first_mean(True) == first_mean(False)
+
+
+@pytest.mark.parametrize("set_to_none", [True, False])
+def test_gradients_cleared_by_somebody_else_are_no_backward(set_to_none):
+    loop = Loop("esgd")
+    for _ in range(100):
+        loss = loop.loss()
+        loop.optimizer.probe(loss)
+        loop.network.zero_grad(set_to_none)
+        loop.optimizer.zero_grad(set_to_none)
+        loss.backward()
+        loop.optimizer.step()
+    assert {state["probes"] for state in loop.optimizer.state.values()} == {20 + 4}
+
+
+def test_a_closure_that_gives_up_what_was_probed_measures_itself():
+    loop, alone = Loop("esgd"), Loop("esgd")
+    loop.micro_batch(slice(0, 16))
+    for each in (loop, alone):
+
+        def closure(each=each):
+            each.optimizer.zero_grad()
+            loss = each.loss()
+            loss.backward()
+            return loss
+
+        each.optimizer.step(closure)
+    assert_same(loop.told(), alone.told())

@@ -113,7 +113,7 @@ def test_the_graph_is_freed_at_once_though_the_loss_is_kept():
     gc.collect()
     assert kept() is None
     assert not loss.requires_grad
-    with pytest.raises(ValueError, match="live loss"):
+    with pytest.raises(ValueError, match="must be live"):
         optimizer.probe(loss)
 
 

@@ -38,7 +38,10 @@ UNSTACKABLE = {
     "dropout": ([nn.Linear(5, 4), nn.Dropout(), nn.Linear(4, 1)], "torch cannot stack"),
     "control by value": ([nn.Linear(5, 1), Reading()], "torch cannot stack"),
     "another output": ([nn.Linear(5, 1), Counting()], "other outputs"),
-}
+    "a frozen layer": (
+        [nn.Linear(5, 4).requires_grad_(False), nn.Tanh(), nn.Linear(4, 1)], "frozen parameters",
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", UNSTACKABLE)

@@ -50,7 +50,6 @@ class Word:
     gradients: int = 0
     pending: bool = False
     skipped: bool = False  # GradScaler found an overflow
-    losses: int = 0  # probed since the last step
 
 
 def agree(ranks: Ranks, mine: Word, *, announced: bool) -> list[Word]:
@@ -79,10 +78,8 @@ def agree(ranks: Ranks, mine: Word, *, announced: bool) -> list[Word]:
 
 
 def _word(numbers: list[int]) -> Word:
-    place, settings, parameters, gradients, pending, skipped, losses = numbers
-    return Word(
-        _PLACES[place], settings, parameters, gradients, bool(pending), bool(skipped), losses
-    )
+    place, settings, parameters, gradients, pending, skipped = numbers
+    return Word(_PLACES[place], settings, parameters, gradients, bool(pending), bool(skipped))
 
 
 def _require_one_place(places: list[str]) -> None:

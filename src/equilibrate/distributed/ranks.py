@@ -73,6 +73,12 @@ class Ranks:
             means += [part.view(t.shape) for part, t in zip(parts, bucket, strict=True)]
         return means
 
+    def mean_numbers(self, numbers: Sequence[float]) -> list[float]:
+        """Return the mean of each number over the ranks; each must bring equally many."""
+        mine = torch.tensor(numbers, dtype=torch.float64, device=self._device())
+        found: list[float] = self.mean([mine])[0].tolist()
+        return found
+
     def announce(self, word: str) -> list[str]:
         """Exchange one word through the store; raise where a rank does not come to say one.
 

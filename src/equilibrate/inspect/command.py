@@ -16,7 +16,7 @@ from equilibrate.inspect.measure import inspect
 from equilibrate.inspect.subject import InspectError, Subject
 from equilibrate.study.arguments import count, seed
 from equilibrate.study.device import DeviceError, check_device
-from equilibrate.study.files import require_folder, told
+from equilibrate.study.files import meant, require_folder, told
 from equilibrate.study.problem import Problem, ProblemError, find_problem
 from equilibrate.study.problems import BUILT_IN
 from equilibrate.study.progress import Progress
@@ -62,26 +62,28 @@ def run(arguments: argparse.Namespace, command: str) -> Path:
     """Inspect, and write the report; return its path."""
     check_device(arguments.device)
     path = _place(arguments)
+    place = meant(path)
     budget = QUICK if arguments.quick else FULL
     problem = _problem(arguments)
     device = torch.device(arguments.device)
     subject = Subject(problem, seed=arguments.seed, device=device, batches=budget.batches)
     exact = min(budget.steps * budget.starts, subject.size)
     blocks = 2 * min(budget.layers, len(subject.names)) * budget.layer_steps
+    report.make_room(place)
     total = 2 * subject.batches * budget.probes + 4 * exact + blocks
     progress = Progress(subject.name[:22], total)
     found = inspect(subject, budget, quick=arguments.quick, progress=progress)
     if progress.done < progress.total:
         progress.advance(progress.total)  # a recursion ended early
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return report.write(found, path, command=command)
+    report.write(found, place, command=command)
+    return path
 
 
 def _place(arguments: argparse.Namespace) -> Path:
     """Return where the report goes, or raise where it cannot: before anything is computed."""
     slug = re.sub(r"[^A-Za-z0-9_.-]+", "-", arguments.problem)
     path: Path = arguments.out or Path("out") / f"inspect-{slug}.html"
-    require_folder(path.parent)
+    require_folder(meant(path).parent)
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     return path

@@ -32,17 +32,27 @@ _QUICK = (
 )
 
 
+def make_room(path: Path) -> None:
+    """Make the folder of a report, or raise where nothing can be written in it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _own_folder(path).cleanup()
+
+
 def write(found: Findings, path: Path, *, command: str) -> Path:
     """Write the report; an interrupted write leaves no half of one."""
     body = [*_head(found), _advice(found), _spectra(found), _layers(found), _diagonals(found),
             _noise(found), _origin(found, command)]  # fmt: skip
     page = html.page(f"Curvature of {found.name}", body)
-    # In a folder of its own, beside the report: no name there is anybody else's.
-    with TemporaryDirectory(prefix=".equilibrate-", dir=path.parent) as own:
+    with _own_folder(path) as own:
         partial = Path(own, path.name)
         partial.write_text(page.replace("</head>", f"<style>{STYLE}</style></head>", 1))
         os.replace(partial, path)
     return path
+
+
+def _own_folder(path: Path) -> "TemporaryDirectory[str]":
+    """A folder of its own beside the report: no name in it is anybody else's."""
+    return TemporaryDirectory(prefix=".equilibrate-", dir=path.parent)
 
 
 def _head(found: Findings) -> list[str]:

@@ -14,12 +14,13 @@ measured in docs/momentum.md.
 """
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral
+from typing import Any
 
 from torch import Tensor
+from torch.optim.optimizer import ParamsT
 
 from equilibrate.diagonals import estimate_equilibration
 from equilibrate.monitor.denominators import stability_limit
@@ -34,6 +35,9 @@ SHARE = 1 / 3
 # After fewer the largest Ritz value may still be far below the largest curvature, and the rate
 # beyond the edge itself (`tests/monitor/test_learning_rate.py` holds what five come to).
 FEWEST_STEPS = 5
+_TOO_FEW_STEPS = (
+    "with fewer, Lanczos' recursion misses the largest curvature, and the rate would be too large."
+)
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ def rate_and_edge(
 
 def suggest_learning_rate(
     loss: Tensor,
-    parameters: Iterable[Tensor],
+    parameters: ParamsT,
     *,
     damping: float = 1e-2,
     momentum: float = 0.0,
@@ -105,7 +109,8 @@ def suggest_learning_rate(
 
     Args:
         loss: a live scalar loss.
-        parameters: those that ESGD will train.
+        parameters: those that ESGD will train, in any way it takes them; of groups the parameters
+            alone are read, and the settings below hold for all.
         damping: ESGD's, relative to each tensor's mean diagonal.
         momentum: ESGD's.
         nesterov: ESGD's.
@@ -121,10 +126,10 @@ def suggest_learning_rate(
         >>> round(found.edge, 4), round(found.lr, 4)  # D is H itself: beyond 2 it diverges
         (2.0, 0.6667)
     """
-    own = [p for p in parameters if p.requires_grad]
+    _check_whole("probes", probes, 2, "one vector alone tells nothing of its error.")
+    _check_whole("steps", steps, FEWEST_STEPS, _TOO_FEW_STEPS)
+    own = _trained(parameters, damping=damping, momentum=momentum, seed=seed)
     live = LiveLoss(loss, own)
-    ESGD(own, damping=damping, momentum=momentum, seed=seed)  # raises for what it would not take
-    _check_steps(steps)
     hessian = partial(live, wanted=range(len(own)))
     found = estimate_equilibration(
         hessian, own, probes=probes, distribution="rademacher", seed=seed
@@ -142,12 +147,18 @@ def suggest_learning_rate(
     return SuggestedRate(lr, edge, smallest, largest, probes + steps)
 
 
-def _check_steps(steps: int) -> None:
-    if not isinstance(steps, Integral) or steps < FEWEST_STEPS:
+def _check_whole(name: str, value: int, least: int, reason: str) -> None:
+    if not isinstance(value, Integral) or value < least:
         raise ValueError(
-            f"Invalid steps: {steps!r}. It must be a whole number >= {FEWEST_STEPS}: with fewer, "
-            "Lanczos' recursion misses the largest curvature, and the rate would be too large."
+            f"Invalid {name}: {value!r}. It must be a whole number >= {least}: {reason}"
         )
+
+
+def _trained(parameters: ParamsT, **settings: Any) -> list[Tensor]:
+    """Return what an ESGD of these would train; it raises for what it would not take."""
+    given: list[Any] = list(parameters)
+    groups = ESGD(given, **settings).param_groups if given else []
+    return [p for group in groups for p in group["params"] if p.requires_grad]
 
 
 def _denominators(diagonals: list[Tensor], damping: float) -> list[Tensor]:

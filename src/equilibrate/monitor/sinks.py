@@ -6,7 +6,7 @@ W&B is `Monitor(model, optimizer, wandb.log)`; MLflow is
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,8 +21,7 @@ def numbers(record: Record) -> dict[str, float]:
         >>> numbers({"step": 3, "loss": 0.5, "note": "x", "sharpness": float("inf")})
         {'step': 3.0, 'loss': 0.5}
     """
-    kept = {k: v for k, v in record.items() if isinstance(v, (int, float))}
-    return {k: float(v) for k, v in kept.items() if math.isfinite(v)}
+    return {k: float(v) for k, v in _plain(record).items() if isinstance(v, (int, float))}
 
 
 class JSONLines:
@@ -39,16 +38,36 @@ class JSONLines:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        _end_half_line(self.path)
 
     def __call__(self, record: Record) -> None:
         """Write one line; the file is closed in between, so that a killed run loses nothing."""
-        finite = {k: _finite(v) for k, v in record.items()}
+        line = json.dumps(_plain(record), allow_nan=False, default=str)
         with self.path.open("a") as file:
-            file.write(json.dumps(finite, allow_nan=False) + "\n")
+            file.write(line + "\n")
 
 
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def _end_half_line(path: Path) -> None:
+    """End the line that a kill left in the middle, so that it does not take the next one along."""
+    if not path.is_file() or path.stat().st_size == 0:
+        return
+    with path.open("ab+") as file:
+        file.seek(-1, 2)
+        if file.read() != b"\n":
+            file.write(b"\n")
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as strict JSON has it: null for what is not finite, lists for arrays."""
+    if hasattr(value, "tolist"):  # a tensor, NumPy's numbers and arrays
+        value = value.tolist()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
 
 
 class Writer(Protocol):

@@ -51,7 +51,6 @@ class Agreeing(Keeping):
             gradients=checksum(gradients),
             pending=bool(self._pending) and place != "probe",
             skipped=skipped,
-            losses=self._losses,
         )
         return agree(ranks, mine, announced=bool(self._waiting()))
 

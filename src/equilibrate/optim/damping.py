@@ -27,21 +27,30 @@ def damping_and_fill(
     """Return, for each tensor, what is added to D and what replaces D where it is zero."""
     if group["damping_kind"] == "absolute":
         return [group["damping"]] * len(parameters), [0.0] * len(parameters)
-    pairs = [_relative(group["damping"], group["mean_scale"], states[p]) for p in parameters]
+    pairs = [_relative(group, states[p]) for p in parameters]
     return [damping for damping, _ in pairs], [fill for _, fill in pairs]
 
 
-def _relative(share: float, mean: float, state: State) -> tuple[float, float]:
+def _relative(group: dict[str, Any], state: State) -> tuple[float, float]:
     """Return damping and fill of one tensor, from its own mean diagonal if that is above noise."""
-    own, mean = float(state["scale"]), float(mean)
-    if own > noise_level(state) * mean:
+    share, own, mean = group["damping"], float(state["scale"]), float(group["mean_scale"])
+    if own > noise_level(state["diagonal"].dtype, group.get("scaling", "row")) * mean:
         return share * own, own if state["unseen"] else 0.0
     return share * mean + mean, 0.0
 
 
-def noise_level(state: State) -> float:
-    """Return how small a tensor's mean diagonal may be, against the mean over all, to count."""
-    return ROUNDINGS * torch.finfo(state["diagonal"].dtype).eps
+def noise_level(dtype: torch.dtype, scaling: str = "row") -> float:
+    """Return how small a tensor's mean diagonal may be, against the mean over all, to count.
+
+    The rounding is that of products. Row and column keep squares of them, (H D^-1/2 v)^2, so that
+    theirs is the square of it: parameters whose units differ by c have d that differ by c^2.
+
+    Example:
+        >>> noise_level(torch.float32) == 32 * torch.finfo(torch.float32).eps
+        True
+    """
+    level = ROUNDINGS * torch.finfo(dtype).eps
+    return level**2 if scaling == "row-column" else level
 
 
 def mean_scale(states: Mapping[Tensor, State]) -> float:

@@ -125,7 +125,7 @@ class Damped:
         if capturing(device):
             raise RuntimeError(FIRST_IN_CAPTURE)
         self._asked, self._held = asked, held
-        levels = [noise_level(state) for state in held.states]
+        levels = [noise_level(state["diagonal"].dtype) for state in held.states]
         self.noise = numbers(levels, device)
         self.damping = torch.zeros(len(levels), dtype=torch.float64, device=device)
         self.fill = torch.zeros_like(self.damping)

@@ -31,7 +31,8 @@ class Evaluating(Measuring):
         if getattr(self, "found_inf", None) is not None:
             raise RuntimeError(_SCALED)
         with torch.enable_grad():
-            if not self.probe_due:
+            # What is measured already may be given up by the closure's zero_grad, and is due then.
+            if not (self.probe_due or self._pending or self._warmed):
                 return closure()
             parameters = self._trainable()
             start = random_state(parameters)

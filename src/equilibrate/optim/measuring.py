@@ -91,7 +91,7 @@ class Measuring(Provisional):
         fresh = self._fresh(loss, unmeasured) if unmeasured else []
         started = len(unmeasured) < len(trainable)
         if started and not fresh and not any(map(self._scheduled, self.param_groups)):
-            self._count_loss()
+            self._count_loss(loss)
             return None
         if self._pending.vectors is not None:
             raise ValueError(
@@ -103,13 +103,8 @@ class Measuring(Provisional):
             if share and self._ranks() is None and can_share(hessian.leaves, trainable):
                 hessian.share(self._products(fresh))
             self._measure(hessian, fresh)
-        self._count_loss()
+        self._count_loss(loss)
         return hessian
-
-    def _count_loss(self) -> None:
-        """Count a loss that was not refused: it is one of this step's."""
-        self._losses += 1
-        self._note_gradients()
 
     def calibrate(self, losses: Iterable[Tensor], *, release: bool = False) -> int:
         """Measure without stepping: one probe for each loss of an iterable, folded at once.
@@ -192,7 +187,7 @@ class Measuring(Provisional):
         asked = [p for group in due for p in group["params"] if p.requires_grad]
         counts = self._warm_up_counts(fresh)
         several = {p: count for p, count in counts.items() if count > 1}
-        with self._provisionally(several):
+        with self._provisionally(counts):
             self._warm_up(hessian, several)
             if 1 in counts.values():
                 chosen = {*asked, *(p for p, count in counts.items() if count == 1)}
@@ -200,9 +195,9 @@ class Measuring(Provisional):
             if asked:
                 self._pending.add(asked, self._contributions(hessian, asked))
                 self._pending.averaged = hessian.averaged
-        for parameter in self._unmeasured() if self._ranks() is None else []:
-            if parameter not in self._pending.asked and parameter not in counts:
-                self._allocated(parameter)["absent"] = True
+            for parameter in self._unmeasured() if self._ranks() is None else []:
+                if parameter not in self._pending.asked and parameter not in counts:
+                    self._allocated(parameter)["absent"] = True
 
     def _products(self, fresh: list[Tensor]) -> int:
         """Return how many products `_measure` will take of one loss."""

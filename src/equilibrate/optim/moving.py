@@ -78,7 +78,7 @@ class CurvatureOptimizer(Limiting):
         tried = bool(self._pending)
         self._settle()
         self._fold_pending()
-        self._complete_warm_up(words)
+        self._complete_warm_up()
         if not self._settled:
             self._settle()
         self._require_curvature(moving, tried)

@@ -6,48 +6,46 @@ how many there were. So what was there before is remembered until then: an error
 GradScaler skips and a `zero_grad` after the backward put it back, and a checkpoint holds it.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from typing import Any
 from weakref import ref
 
 from torch import Tensor
 from torch.optim import Optimizer
 
-from equilibrate.distributed import Word
+from equilibrate.curvature.graph import reached
 from equilibrate.optim.folding import Folding
 from equilibrate.optim.pending import Pending
-from equilibrate.optim.state import State, allocate
+from equilibrate.optim.state import State, allocate, any_gradient
 
-_OF_GROUP = ("probe_index", "steps_since_probe", "mean_scale", "first_mean_scale")
+_OF_ALL = ("probe_index", "mean_scale", "first_mean_scale")  # one number for the whole optimizer
+_OF_GROUP = (*_OF_ALL, "steps_since_probe")
 
 
 @dataclass(frozen=True)
 class Before:
-    """What an optimizer was before some parameters were measured for the first time."""
+    """What an optimizer was before some parameters were measured for the first time.
+
+    Numbers alone: what was never measured has a diagonal of zeros.
+    """
 
     groups: list[dict[str, Any]]  # the numbers that a warm-up changes
-    known: dict[Tensor, bool]  # the parameters, and whether they had a state
-
-    @classmethod
-    def of(cls, optimizer: Optimizer, fresh: Iterable[Tensor]) -> Self:
-        """Remember numbers alone: what was never measured has a diagonal of zeros."""
-        groups = [{name: group[name] for name in _OF_GROUP} for group in optimizer.param_groups]
-        return cls(groups, {p: p in optimizer.state for p in fresh})
-
-    def and_then(self, later: "Before") -> "Before":
-        """Return what was before both of two warm-ups, of which this is the earlier."""
-        return Before(self.groups, later.known | self.known)
+    unmeasured: dict[Tensor, bool | None]  # whether they were absent; None had no state
+    joining: list[Tensor]
 
     def put_back(self, optimizer: Optimizer) -> None:
         """Make the optimizer what it was; a group that was added since stays."""
+        for group in optimizer.param_groups[len(self.groups) :]:
+            group.update({name: self.groups[0][name] for name in _OF_ALL})
         for group, numbers in zip(optimizer.param_groups, self.groups, strict=False):
             group.update(numbers)
-        for parameter, had_state in self.known.items():
+        for parameter, absent in self.unmeasured.items():
             state: State = optimizer.state.pop(parameter, {})
-            if had_state:
-                new = allocate(parameter, 0.0)
+            if absent is not None:
+                new = allocate(parameter, 0.0) | {"absent": absent}
                 kept = {name: state[name] for name in ("step", "momentum_buffer") if name in state}
                 optimizer.state[parameter] = new | kept
 
@@ -56,6 +54,7 @@ class Provisional(Folding):
     """An optimizer that takes back what an iteration without a step has measured first."""
 
     _before: Before | None  # the warm-ups since the last step
+    _reached: dict[Tensor, int]  # by what was warmed up: the losses since that depend on it
 
     @property
     def measuring(self) -> bool:
@@ -82,7 +81,7 @@ class Provisional(Folding):
         if self._measuring:
             pass  # a closure zeroes its gradients at displaced points as well
         elif self._pending or self._warmed:
-            if self._noted != self._gradient_versions():
+            if self._backpropagated():
                 self._give_up()
         elif self._losses and not self._as_stepped():
             self._losses = 0  # of an iteration that was given up, and measured nothing
@@ -105,23 +104,30 @@ class Provisional(Folding):
 
     def _forget_volatile(self) -> None:
         super()._forget_volatile()
-        self._before = None
+        self._before, self._reached = None, {}
+
+    def _as_it_is(self, unmeasured: Iterable[Tensor]) -> Before:
+        groups = [{name: group[name] for name in _OF_GROUP} for group in self.param_groups]
+        absent = {p: self.state[p]["absent"] if p in self.state else None for p in unmeasured}
+        return Before(groups, absent, list(self._joining))
 
     @contextmanager
-    def _provisionally(self, fresh: Iterable[Tensor]) -> Iterator[None]:
+    def _provisionally(self, fresh: Collection[Tensor]) -> Iterator[None]:
         """Measure some parameters first inside: undone on an error, else until the step."""
-        if not (chosen := list(fresh)):
+        if not fresh:
             yield
             return
         self._unsettle()
-        before, warmed, joining = Before.of(self, chosen), list(self._warmed), list(self._joining)
+        before, warmed = self._as_it_is(self._unmeasured()), list(self._warmed)
         try:
             yield
         except BaseException:
             before.put_back(self)
-            self._warmed, self._joining, self._damping_of = warmed, joining, {}
+            self._warmed, self._joining, self._damping_of = warmed, before.joining, {}
             raise
-        self._before = before if self._before is None else self._before.and_then(before)
+        if self._before is not None:  # of another warm-up in this iteration: it was before both
+            before = replace(self._before, unmeasured=before.unmeasured | self._before.unmeasured)
+        self._before = before
 
     @contextmanager
     def _as_before(self) -> Iterator[None]:
@@ -129,7 +135,7 @@ class Provisional(Folding):
         if self._before is None:
             yield
             return
-        states, now = dict(self.state), Before.of(self, ())
+        states, now = dict(self.state), self._as_it_is(())
         self._before.put_back(self)
         try:
             yield
@@ -140,24 +146,36 @@ class Provisional(Folding):
 
     def _give_up(self) -> None:
         """Forget all that was measured since the last step."""
-        self._pending, self._losses, self._warmed, self._joining = Pending(), 0, [], []
+        self._pending, self._losses, self._warmed, self._reached = Pending(), 0, [], {}
         if self._before is not None:
             self._before.put_back(self)
+            self._joining = self._before.joining
         self._before, self._damping_of = None, {}
 
-    def _complete_warm_up(self, words: Sequence[Word] = ()) -> None:
+    def _count_loss(self, loss: Tensor) -> None:
+        """Count a loss that was not refused: it is one of this step's."""
+        self._losses += 1
+        for parameter in reached(loss, self._warmed):
+            self._reached[parameter] = self._reached.get(parameter, 0) + 1
+        self._note_gradients()
+
+    def _complete_warm_up(self) -> None:
         """Make a warm-up on the first of several micro-batches stand for all of them.
 
-        Their losses add up to n times the first, whether or not each was divided by n, and so do
-        their Hessians. Ranks may differ in n: what counts is the mean.
+        The losses of a step that reach a parameter add up to n times the first of them, whether or
+        not each was divided by n, and so do their Hessians. Ranks may differ in n: what counts is
+        the mean.
         """
-        losses = sum(w.losses for w in words) / len(words) if words else self._losses
-        warmed, self._losses, self._warmed, self._before = self._warmed, 0, [], None
-        for parameter in warmed if losses > 1 else []:
-            if self._measured(parameter):
-                self.state[parameter]["diagonal"].mul_(losses)
-                self.state[parameter]["scale"] *= losses
-        if warmed and losses > 1:
+        warmed, ranks = self._warmed, self._ranks()
+        counts = [float(self._reached.get(parameter, 1)) for parameter in warmed]
+        if warmed and ranks is not None:
+            counts = ranks.mean_numbers(counts)
+        self._losses, self._warmed, self._reached, self._before = 0, [], {}, None
+        several = {p: n for p, n in zip(warmed, counts, strict=True) if n > 1 and self._measured(p)}
+        for parameter, losses in several.items():
+            self.state[parameter]["diagonal"].mul_(losses)
+            self.state[parameter]["scale"] *= losses
+        if several:
             self._renew_mean()
 
     def _note_gradients(self) -> None:
@@ -175,6 +193,12 @@ class Provisional(Folding):
         held, version = self._stepped or (lambda: None, 0)
         first = held()
         return first is not None and first._version == version
+
+    def _backpropagated(self) -> bool:
+        """Tell whether gradients have come since they were noted; clearing them is no backward."""
+        pairs = zip_longest(self._noted, self._gradient_versions(), fillvalue=(0, 0))
+        changed = [p for p, (then, now) in zip(self._all(), pairs, strict=False) if then != now]
+        return any(map(any_gradient, changed))
 
     def _gradient_versions(self) -> list[tuple[int, int]]:
         """Return what identifies the present content of every gradient."""

@@ -55,7 +55,7 @@ class RowColumn(CurvatureOptimizer):
             fresh = {p: warm[p] for p in self._unmeasured()}
             with self._provisionally(fresh):
                 self._warm_up(LiveLoss(waiting[0], self._trainable()), fresh)
-            self._warmed, self._before = [], None  # on a whole loss, not on a part of a step's
+            self._warmed, self._before = [], None  # by a whole loss, not by a part of a step's
         first = (waiting.pop() for _ in range(1))
         return super().calibrate(chain(first, rest), release=release)
 

@@ -146,6 +146,8 @@ def why_network_not_stacked(problem: Problem, precision: str, device: torch.devi
     networks = [problem.network(seed).to(device).train() for seed in (0, 1)]
     if next(networks[0].buffers(), None) is not None:
         return "the network has buffers, which training changes or layers share"
+    if not all(p.requires_grad for network in networks for p in network.parameters()):
+        return "the network has frozen parameters, which a stack would train"
     inputs = problem.cases[0][:3].to(device)
     passes = Passes(replace(problem), precision, device)
     parameters, _ = stack_module_state(networks)

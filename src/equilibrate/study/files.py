@@ -70,6 +70,17 @@ def require_folder(folder: Path) -> None:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
 
 
+def meant(path: Path) -> Path:
+    """Return the file that a path leads to; renaming onto a link would replace the link.
+
+    Raises where a pipe or a device is there: renaming onto it would be its end.
+    """
+    place = Path(os.path.realpath(path))
+    if place.exists() and not (place.is_file() or place.is_dir()):
+        raise OSError(errno.EINVAL, "no ordinary file is there (a pipe, a device)", str(path))
+    return place
+
+
 def make_folder(folder: Path) -> None:
     """Make a folder, and make sure that it outlives a power cut."""
     if not folder.is_dir():
@@ -99,13 +110,15 @@ def write_whole(path: Path, *parts: bytes | memoryview) -> None:
     The parts go to `path.partial`, which is synchronised and then renamed. The name is fixed, so
     that what a kill leaves behind is overwritten by the next attempt: one writer at a time.
     """
-    partial = path.with_name(f"{path.name}.partial")
+    with explained(path):
+        place = meant(path)
+    partial = place.with_name(f"{place.name}.partial")
     try:
         with explained(path):
-            make_folder(path.parent)
+            make_folder(place.parent)
             _write_synced(partial, *parts)
-            os.replace(partial, path)
-            sync_folder(path.parent)
+            os.replace(partial, place)
+            sync_folder(place.parent)
     except StudyError:
         with contextlib.suppress(OSError):  # on a full disk its space is wanted back
             partial.unlink()

@@ -106,9 +106,15 @@ class Problem:
         return moved, moved if targets is inputs else _moved(targets, device, dtype)
 
     def check(self, device: torch.device) -> None:
-        """Raise ProblemError where the loss or the error of a first batch is not one number."""
+        """Raise ProblemError where nothing can be trained, or a measure is not one number."""
         network = self.network(0).to(device)
-        dtype = next((p.dtype for p in network.parameters()), torch.get_default_dtype())
+        if not any(p.requires_grad for p in network.parameters()):
+            raise ProblemError(
+                f"{self.name}: the network has no parameter that requires a gradient, so that "
+                f"there is nothing to train. Does model() register its tensors as nn.Parameter, "
+                f"and leave some of them unfrozen?"
+            )
+        dtype = next(network.parameters()).dtype
         inputs, targets = (_moved(t[: self.batch_size], device, dtype) for t in self.cases)
         used = [device] if device.type == "cuda" else []
         with torch.random.fork_rng(devices=used), torch.no_grad():  # a network may drop units

@@ -15,9 +15,9 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from equilibrate.curvature import draw_elements
-from equilibrate.diagonals import equilibration, jacobi
+from equilibrate.diagonals import equilibration, jacobi, row_column
 from equilibrate.optim import ESGD, JacobiSGD, growth, mean_floor
-from equilibrate.optim.damping import ROUNDINGS
+from equilibrate.optim.damping import noise_level
 from equilibrate.study.fused import fused
 from equilibrate.study.passes import Hessian
 from equilibrate.study.sign_words import SignWords
@@ -158,7 +158,8 @@ class StackedCurvature(StackedOptimizer):
             self.damping.copy_(share.expand_as(self.damping))
             return
         own, mean = self.scale, self._mean_scale()[:, None]
-        above = own > ROUNDINGS * torch.finfo(self.damping.dtype).eps * mean
+        scaling = "row-column" if self.kind is row_column else "row"
+        above = own > noise_level(self.damping.dtype, scaling) * mean
         self.damping.copy_(torch.where(above, share * own, share * mean + mean))
         self.fill.copy_(torch.where(above & (self.seen < self._sizes), own, 0.0))
 

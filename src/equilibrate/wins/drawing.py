@@ -194,7 +194,8 @@ def _times(result: Result, pace: Paces) -> dict[str, Spread]:
     """Seconds to the target over the median ones of the baseline, fighter by fighter."""
     found = {score.fighter: score.seconds for score in scores(result, pace)}
     unit = found[BASELINE].median
-    unit = unit if math.isfinite(unit) else 1.0  # of an even number of finals half never get there
+    # Where half of them never get there, or all are there at once, there is no such multiple.
+    unit = unit if 0 < unit < math.inf else 1.0
     return {
         fighter: Spread(s.median / unit, s.low / unit, s.high / unit, s.seeds, s.finite)
         for fighter, s in found.items()
