@@ -11,6 +11,8 @@ import math
 import torch
 from torch import Tensor
 
+from equilibrate.monitor.units import unit_of
+
 # Elements whose mean square is below this part of the layer's mean are left out: dead ones.
 _FLOOR = 1e-12
 
@@ -26,7 +28,7 @@ def one_probe_error(history: Tensor) -> float:
         >>> one_probe_error(h)
         0.0
     """
-    square = _live(history.square())
+    square = _live_squares(history)
     if square.shape[0] < 2 or not square.numel():
         return math.nan
     variance = square.var(0)
@@ -54,7 +56,7 @@ def _grouped(history: Tensor, k: int) -> float:
     groups = len(history) // k
     if groups < 2:
         return one_probe_error(history) / math.sqrt(k)
-    square = _live(history.square())
+    square = _live_squares(history)
     if not square.numel():
         return math.nan
     roots = square[: groups * k].reshape(groups, k, -1).mean(1).sqrt()
@@ -73,7 +75,7 @@ def batch_error(history: Tensor, batches: list[int]) -> tuple[float, float]:
         >>> [round(x, 2) for x in batch_error(h, [0, 0, 1, 1])]
         [0.0, 0.57]
     """
-    square = _live(history.square())
+    square = _live_squares(history)
     names = sorted(set(batches))
     groups = [square[torch.tensor([b == name for b in batches])] for name in names]
     if len(groups) < 2 or min(map(len, groups)) < 2 or not square.numel():
@@ -85,7 +87,8 @@ def batch_error(history: Tensor, batches: list[int]) -> tuple[float, float]:
     return math.sqrt(max(0.0, probes)) / 2, math.sqrt(max(0.0, batch)) / 2
 
 
-def _live(square: Tensor) -> Tensor:
-    """Return the columns of elements that were seen to be curved."""
+def _live_squares(history: Tensor) -> Tensor:
+    """Return h^2, in some unit, of the elements that were seen to be curved."""
+    square = (history / (unit_of([history]) or 1.0)).square()
     mean = square.mean(0)
     return square[:, mean > _FLOOR * mean.mean()]

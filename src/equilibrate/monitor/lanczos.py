@@ -10,10 +10,14 @@ dense answer and to `eigsh`.
 D^-1 H has the eigenvalues of the symmetric D^-1/2 H D^-1/2, and is itself symmetric in the inner
 product (x, y) = x^T D y. Running the recursion in that product needs no square root and no scaled
 copy of any vector.
+
+H and D are each taken in units of a power of four (`units.py`), and the nodes put back: inner
+products square, and squares would overflow, or vanish, where H and D are still numbers.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,6 +25,7 @@ from torch import Tensor
 from equilibrate.curvature import draw, split_like
 from equilibrate.curvature.estimate import HessianOperator
 from equilibrate.monitor.blocks import total_product
+from equilibrate.monitor.units import unit_of
 
 Vector = list[Tensor]
 
@@ -61,19 +66,24 @@ def lanczos(
         tensor([-5.,  1.,  2.], dtype=torch.float64)
     """
     size = sum(p.numel() for p in parameters)
+    divided = 1.0 if diagonal is None else unit_of(diagonal) or 1.0
+    diagonal = None if diagonal is None else _InUnits(diagonal, divided)
     u = _first(parameters, diagonal, seed, start)
+    unit, ended = 0.0, False
     previous: Vector = []
     alphas: list[float] = []
     betas: list[float] = []
     for _ in range(min(steps, size)):
-        w = _wide(hessian([x.to(p.dtype) for x, p in zip(u, parameters, strict=True)]))
+        w = list(hessian([x.to(p.dtype) for x, p in zip(u, parameters, strict=True)]))
+        unit = unit or unit_of(w) or 1.0
+        _divide(w, unit)
         alphas.append(_inner(u, w))
         _orthogonalise(w, u, previous, diagonal, alphas[-1], betas[-1] if betas else 0.0)
         betas.append(_inner(w, w, diagonal) ** 0.5)
-        if _ended(alphas, betas, u[0].dtype):
-            return _ritz(alphas, betas, exact=True)
+        if ended := _ended(alphas, betas, u[0].dtype):
+            break
         previous, u = u, [x.div_(betas[-1]) for x in w]
-    return _ritz(alphas, betas, exact=False)
+    return _ritz(alphas, betas, exact=ended, units=(unit, divided))
 
 
 def exact_ritz(
@@ -91,8 +101,9 @@ def exact_ritz(
     matrix = torch.stack(rows)
     root = torch.ones(size, dtype=torch.float64) if diagonal is None else _flat(diagonal).sqrt()
     matrix = (matrix + matrix.mT) / 2 / root / root.unsqueeze(-1)
+    unit = unit_of([matrix]) or 1.0
     weights = torch.full((size,), 1.0 / size, dtype=torch.float64)
-    return Ritz(torch.linalg.eigvalsh(matrix), weights, exact=True)
+    return Ritz(torch.linalg.eigvalsh(matrix / unit) * unit, weights, exact=True)
 
 
 def _flat(vector: Sequence[Tensor]) -> Tensor:
@@ -122,8 +133,8 @@ def _orthogonalise(
 ) -> None:
     """Replace w by D^-1 w - alpha u - beta previous, one tensor at a time."""
     for i, x in enumerate(u):
-        # Not in place: a product may be the very tensor that was multiplied.
-        w[i] = w[i].clone() if diagonal is None else w[i] / diagonal[i]
+        if diagonal is not None:
+            w[i] = w[i] / diagonal[i]
         w[i].sub_(x, alpha=alpha)
         if previous:
             w[i].sub_(previous[i], alpha=beta)
@@ -137,6 +148,13 @@ def _inner(first: Vector, second: Vector, diagonal: Sequence[Tensor] | None = No
     return sum(total_product(x, y, diagonal[i]) for i, (x, y) in pairs)
 
 
+def _divide(products: Vector, unit: float) -> None:
+    """Replace each product by itself over the unit, in float32 at least, one tensor at a time."""
+    for i, x in enumerate(products):
+        # Not in place: a product may be the very tensor that was multiplied.
+        products[i] = x.to(torch.promote_types(x.dtype, torch.float32)) / unit
+
+
 def _wide(vector: Sequence[Tensor]) -> Vector:
     """Return the vector in float32 at least."""
     return [x.to(torch.promote_types(x.dtype, torch.float32)) for x in vector]
@@ -148,10 +166,26 @@ def _ended(alphas: list[float], betas: list[float], dtype: torch.dtype) -> bool:
     return betas[-1] <= 10 * torch.finfo(dtype).eps * scale
 
 
-def _ritz(alphas: list[float], betas: list[float], *, exact: bool) -> Ritz:
-    """Diagonalise the small tridiagonal matrix."""
+def _ritz(
+    alphas: list[float], betas: list[float], *, exact: bool, units: tuple[float, float]
+) -> Ritz:
+    """Diagonalise the small tridiagonal matrix, and put back the units of H and of D."""
     matrix = torch.diag(torch.tensor(alphas, dtype=torch.float64))
     off = torch.tensor(betas[:-1], dtype=torch.float64)
     matrix += torch.diag(off, 1) + torch.diag(off, -1)
     nodes, vectors = torch.linalg.eigh(matrix)
-    return Ritz(nodes, vectors[0].square(), exact)
+    return Ritz(nodes * units[0] / units[1], vectors[0].square(), exact)
+
+
+class _InUnits(Sequence[Tensor]):
+    """A diagonal over a number, a tensor at a time: there is no room for a second one."""
+
+    def __init__(self, diagonal: Sequence[Tensor], unit: float) -> None:
+        self._diagonal, self._unit = diagonal, unit
+
+    def __getitem__(self, index: Any) -> Any:
+        found = self._diagonal[index]
+        return found if self._unit == 1 else found / self._unit
+
+    def __len__(self) -> int:
+        return len(self._diagonal)

@@ -46,10 +46,10 @@ def probed(probes: Probes, layer: int, weight: float, kind: str) -> dict[str, fl
     then the error is that of an equilibration diagonal from the monitor's probes.
     """
     worth = probes.count if math.isnan(weight) else weight
-    mean, variance = probes.mean[layer], probes.jacobi_variance(layer)
+    mean, square, variance = probes.in_units(layer)
     return {
         "relative_error": _error(probes, layer, kind) / math.sqrt(worth) if worth > 0 else math.nan,
-        "share_flat": 1 - int(probes.mean_square[layer].count_nonzero()) / max(1, mean.numel()),
+        "share_flat": 1 - int(square.count_nonzero()) / max(1, mean.numel()),
         "share_negative_diagonal": _negative_share(mean, variance),
         "jacobi_noise_share": noise_share(mean, variance),
     }
@@ -64,8 +64,8 @@ def _error(probes: Probes, layer: int, kind: str) -> float:
     """
     if kind != "jacobi":
         return one_probe_error(probes.history(layer)) * (2 if kind == "row_column" else 1)
-    noise = total_product(probes.jacobi_variance(layer))
-    mean = probes.mean[layer]
+    mean, _, variance = probes.in_units(layer)
+    noise = total_product(variance)
     signal = total_product(mean, mean) - noise
     return math.sqrt(noise * probes.count / signal) if signal > 0 else math.nan
 
@@ -85,14 +85,14 @@ def distance_sums(
 ) -> dict[str, Sums]:
     """Return the sums behind the distances between the three diagonals of a layer.
 
-    `equilibration` is a better one than the probes' own, where the optimizer keeps it; `gradient`
-    is the squared-gradient diagonal.
+    `equilibration` is a better one than the probes' own, where the optimizer keeps it, in the
+    probes' unit; `gradient` is the squared-gradient diagonal, in any.
     """
     error = 0.0
+    mean, square, variance = probes.in_units(layer)
     if equilibration is None:
-        equilibration = probes.mean_square[layer].sqrt()
+        equilibration = square.sqrt()
         error = diagonal_error(probes.history(layer))
-    mean, variance = probes.mean[layer], probes.jacobi_variance(layer)
     return pair_sums(equilibration, error, mean, variance, gradient)
 
 

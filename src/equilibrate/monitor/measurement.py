@@ -6,7 +6,7 @@ interval is three entries, `x`, `x_low` and `x_high`. `docs/monitor.md` explains
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import nan
+from math import isfinite, nan
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ from equilibrate.monitor.layers import damp_, distance_sums, divided, probed
 from equilibrate.monitor.probes import Probes
 from equilibrate.monitor.sinks import Record
 from equilibrate.monitor.spectrum import Spectrum, spectrum
+from equilibrate.monitor.units import unit_of
 from equilibrate.optim.live_loss import LiveLoss
 
 _DAMPING = 1e-2  # ESGD's own share, where the optimizer divides by nothing
@@ -101,6 +102,7 @@ def _whole(
     found = Probes(parameters, seed=effort.seed)
     for _ in range(effort.probes):
         found.add(product)
+    _refuse_infinite(found, everything)
     told = _from_probes(found, optimizer, watched, _gradients(loss, optimizer, watched))
     divisors = _divisors(optimizer, watched, found)
     del found
@@ -111,8 +113,17 @@ def _whole(
     return told | _from_spectra(plain, after, watched), divisors
 
 
+def _refuse_infinite(found: Probes, layers: Sequence[int]) -> None:
+    """Raise where a product was not finite: nothing that follows would be a number."""
+    if not all(isfinite(float(found.in_units(i)[1].sum())) for i in layers):
+        raise ValueError(
+            "the curvature is not finite at this loss; check that the loss is twice "
+            "differentiable here and, if it is very large or very small, divide it by its scale."
+        )
+
+
 def _gradients(loss: Tensor, optimizer: Optimizer, watched: Sequence[Watched]) -> list[Tensor]:
-    """Return |g| of this loss, unless the optimizer keeps an average of squares itself."""
+    """Return |g| of this loss in a unit of its own, unless the optimizer keeps its squares."""
     if any(_kind(optimizer, each) == "squared gradient" for each in watched):
         return []
     parameters = [each.parameter for each in watched]
@@ -120,7 +131,8 @@ def _gradients(loss: Tensor, optimizer: Optimizer, watched: Sequence[Watched]) -
         found = torch.autograd.grad(
             loss, parameters, retain_graph=True, allow_unused=True, materialize_grads=True
         )
-    return [g.abs_() for g in found]
+    unit = unit_of(found) or 1.0
+    return [g.abs_().div_(unit) for g in found]
 
 
 def _kind(optimizer: Optimizer, each: Watched) -> str | None:
@@ -138,7 +150,7 @@ def _from_probes(
         divisor = divisor_of(optimizer, each.parameter, each.group)
         kept = (nan, "none") if divisor is None else (divisor.weight, divisor.kind)
         told |= each.named(probed(found, i, *kept))
-        equilibration = _diagonal(divisor, "equilibration")
+        equilibration = _diagonal(divisor, "equilibration", found.unit)
         gradient = gradients[i] if gradients else _diagonal(divisor, "squared gradient")
         sums.append(distance_sums(found, i, equilibration, gradient))
         samples.append(_sample(found, i, equilibration, gradient))
@@ -150,7 +162,8 @@ def _from_probes(
 
 def _sample(found: Probes, i: int, equilibration: Tensor | None, gradient: Tensor | None) -> Sample:
     own, other = (None if t is None else found.sampled(i, t) for t in (equilibration, gradient))
-    return Sample(found.history(i), own, other, found.mean[i].numel())
+    size = found.in_units(i)[0].numel()
+    return Sample(found.history(i) / found.unit, own, other, size)
 
 
 def _distances(sums: dict[str, Sums], chance: Chances) -> Record:
@@ -160,19 +173,21 @@ def _distances(sums: dict[str, Sums], chance: Chances) -> Record:
     return told
 
 
-def _diagonal(divisor: Divisor | None, kind: str) -> Tensor | None:
-    return divisor.diagonal if divisor is not None and divisor.kind == kind else None
+def _diagonal(divisor: Divisor | None, kind: str, unit: float = 1.0) -> Tensor | None:
+    if divisor is None or divisor.kind != kind:
+        return None
+    return divisor.diagonal if unit == 1 else divisor.diagonal / unit
 
 
 def _divisors(optimizer: Optimizer, watched: Sequence[Watched], found: Probes) -> list[Tensor]:
     """Return what every gradient is divided by: the optimizer's, or equilibration as ESGD would."""
-    count = sum(m.numel() for m in found.mean_square)
-    mean = sum(float(m.sqrt().sum()) for m in found.mean_square) / max(1, count)
+    squares = [found.in_units(i)[1] for i in range(len(watched))]
+    mean = sum(float(s.sqrt().sum()) for s in squares) / max(1, sum(s.numel() for s in squares))
     divisors = []
-    for each, square in zip(watched, found.mean_square, strict=True):
+    for each, square in zip(watched, squares, strict=True):
         divisor = divisor_of(optimizer, each.parameter, each.group)
         divisors.append(
-            damp_(square.sqrt(), _DAMPING, mean or 1.0)
+            damp_(square.sqrt(), _DAMPING, mean or 1.0).mul_(found.unit)
             if divisor is None
             else divisor.divisor.to(square.dtype)
         )
