@@ -163,20 +163,29 @@ class Provisional(Folding):
         """Make a warm-up on the first of several micro-batches stand for all of them.
 
         The losses of a step that reach a parameter add up to n times the first of them, whether or
-        not each was divided by n, and so do their Hessians. Ranks may differ in n: what counts is
-        the mean.
+        not each was divided by n, and so do their Hessians.
         """
-        warmed, ranks = self._warmed, self._ranks()
-        counts = [float(self._reached.get(parameter, 1)) for parameter in warmed]
-        if warmed and ranks is not None:
-            counts = ranks.mean_numbers(counts)
+        counts = self._numbers_of_losses()
         self._losses, self._warmed, self._reached, self._before = 0, [], {}, None
-        several = {p: n for p, n in zip(warmed, counts, strict=True) if n > 1 and self._measured(p)}
+        several = {p: n for p, n in counts.items() if n > 1 and self._measured(p)}
         for parameter, losses in several.items():
             self.state[parameter]["diagonal"].mul_(losses)
             self.state[parameter]["scale"] *= losses
         if several:
             self._renew_mean()
+
+    def _numbers_of_losses(self) -> dict[Tensor, float]:
+        """Return n for all that was warmed up: the mean over the ranks with a loss that reaches it.
+
+        The others have added zero to the warm-up, as they do to the step.
+        """
+        counts = [float(self._reached.get(parameter, 0)) for parameter in self._warmed]
+        ranks = self._ranks()
+        if self._warmed and ranks is not None:
+            both = ranks.mean_numbers([*counts, *(float(n > 0) for n in counts)])
+            halves = both[: len(counts)], both[len(counts) :]
+            counts = [n / share if share else n for n, share in zip(*halves, strict=True)]
+        return dict(zip(self._warmed, counts, strict=True))
 
     def _note_gradients(self) -> None:
         """Remember the gradients as they are, while it matters whether a backward follows."""
