@@ -5,8 +5,7 @@ W&B is `Monitor(model, optimizer, wandb.log)`; MLflow is
 """
 
 import json
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -42,7 +41,7 @@ class JSONLines:
 
     def __call__(self, record: Record) -> None:
         """Write one line; the file is closed in between, so that a killed run loses nothing."""
-        line = json.dumps(_plain(record), allow_nan=False, default=str)
+        line = json.dumps(_plain(record), allow_nan=False)
         with self.path.open("a") as file:
             file.write(line + "\n")
 
@@ -57,17 +56,15 @@ def _end_half_line(path: Path) -> None:
             file.write(b"\n")
 
 
-def _plain(value: Any) -> Any:
-    """Return a value as strict JSON has it: null for what is not finite, lists for arrays."""
-    if hasattr(value, "tolist"):  # a tensor, NumPy's numbers and arrays
-        value = value.tolist()
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value
+def _plain(record: Record) -> Record:
+    """Return a record as strict JSON has it: null for what is not finite, lists for arrays."""
+    found: Record = json.loads(json.dumps(record, default=_listed), parse_constant=lambda _: None)
+    return found
+
+
+def _listed(value: Any) -> Any:
+    """Return a tensor, or NumPy's numbers and arrays, as Python's own; text for anything else."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
 class Writer(Protocol):

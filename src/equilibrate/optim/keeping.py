@@ -6,7 +6,6 @@ it all. A pending product belongs to an iteration, like a gradient, and is not k
 
 from copy import deepcopy
 from typing import Any
-from weakref import ref
 
 import torch
 from torch import Tensor
@@ -43,7 +42,6 @@ class Keeping(Optimizer):
     _pending: Pending
     _measuring: bool
     _warned: set[str]
-    _losses: int  # probe calls since the last step
     _warmed: list[Tensor]  # parameters warmed up since the last step
     _joining: list[Tensor]  # parameters measured for the first time since the last step
     _first_mean: float  # the floor under the mean of D before they joined
@@ -54,7 +52,6 @@ class Keeping(Optimizer):
     _damping_of: dict[int, Any]  # by group: damping and fill since the last fold, as numbers
     _told: int  # dropped products that were warned about
     _noted: list[tuple[int, int]]  # the gradients at the last probe
-    _stepped: tuple[ref[Tensor], int] | None  # a gradient of the last step, and its version
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load as torch does, but keep the diagonal in the precision it was saved in."""
@@ -124,8 +121,8 @@ class Keeping(Optimizer):
         self._settled, self._columns, self._damped, self._told = False, {}, {}, 0
         self._members = []
         self._damping_of = {}
-        self._losses, self._warmed, self._joining, self._noted = 0, [], [], []
-        self._first_mean, self._stepped = 0.0, None
+        self._warmed, self._joining, self._noted = [], [], []
+        self._first_mean = 0.0
         self._warned: set[str] = set()
 
     def _require_itself(self) -> None:

@@ -91,7 +91,6 @@ class CurvatureOptimizer(Limiting):
         for group in self.param_groups:
             group["steps_since_probe"] += 1
         self._joining = []
-        self._note_step(gradient for _, gradients in given for gradient in gradients)
         return loss
 
     def _agree_on_step(self) -> list[Word]:

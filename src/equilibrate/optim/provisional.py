@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
-from weakref import ref
 
 from torch import Tensor
 from torch.optim import Optimizer
@@ -78,13 +77,10 @@ class Provisional(Folding):
         So an iteration given up after its backward leaves nothing behind, while `probe`,
         `zero_grad`, `backward`, `step` (the order of some trainers) keeps what was measured.
         """
-        if self._measuring:
-            pass  # a closure zeroes its gradients at displaced points as well
-        elif self._pending or self._warmed:
-            if self._backpropagated():
-                self._give_up()
-        elif self._losses and not self._as_stepped():
-            self._losses = 0  # of an iteration that was given up, and measured nothing
+        # A closure zeroes its gradients at displaced points as well: that gives nothing up.
+        measured = not self._measuring and (self._pending or self._warmed)
+        if measured and self._backpropagated():
+            self._give_up()
         super().zero_grad(set_to_none)
         self._note_gradients()  # the zeroing itself is no backward
 
@@ -146,7 +142,7 @@ class Provisional(Folding):
 
     def _give_up(self) -> None:
         """Forget all that was measured since the last step."""
-        self._pending, self._losses, self._warmed, self._reached = Pending(), 0, [], {}
+        self._pending, self._warmed, self._reached = Pending(), [], {}
         if self._before is not None:
             self._before.put_back(self)
             self._joining = self._before.joining
@@ -154,7 +150,6 @@ class Provisional(Folding):
 
     def _count_loss(self, loss: Tensor) -> None:
         """Count a loss that was not refused: it is one of this step's."""
-        self._losses += 1
         for parameter in reached(loss, self._warmed):
             self._reached[parameter] = self._reached.get(parameter, 0) + 1
         self._note_gradients()
@@ -166,7 +161,7 @@ class Provisional(Folding):
         not each was divided by n, and so do their Hessians.
         """
         counts = self._numbers_of_losses()
-        self._losses, self._warmed, self._reached, self._before = 0, [], {}, None
+        self._warmed, self._reached, self._before = [], {}, None
         several = {p: n for p, n in counts.items() if n > 1 and self._measured(p)}
         for parameter, losses in several.items():
             self.state[parameter]["diagonal"].mul_(losses)
@@ -191,17 +186,6 @@ class Provisional(Folding):
         """Remember the gradients as they are, while it matters whether a backward follows."""
         if self._pending or self._warmed:
             self._noted = self._gradient_versions()
-
-    def _note_step(self, gradients: Iterable[Tensor]) -> None:
-        """Remember one gradient of a step, so as to know that no backward has come since."""
-        first = next(iter(gradients), None)
-        self._stepped = None if first is None else (ref(first), first._version)
-
-    def _as_stepped(self) -> bool:
-        """Tell whether the gradients are still those of the last step: zeroing replaces them."""
-        held, version = self._stepped or (lambda: None, 0)
-        first = held()
-        return first is not None and first._version == version
 
     def _backpropagated(self) -> bool:
         """Tell whether gradients have come since they were noted; clearing them is no backward."""
