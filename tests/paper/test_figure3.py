@@ -1,6 +1,8 @@
 """Figure 3: equal searches, records that redraw, sentences judged from records alone."""
 
+import json
 import math
+import shutil
 from dataclasses import replace
 from functools import partial
 
@@ -8,6 +10,7 @@ import pytest
 
 from equilibrate.paper import figure3, figure3_claims
 from equilibrate.paper.arm_records import arms_of, error_at
+from equilibrate.paper.arm_search import split
 from equilibrate.paper.arms import ARMS, PUBLISHED
 from equilibrate.paper.records import NotRecorded, Store
 from equilibrate.study.files import StudyError
@@ -55,7 +58,8 @@ def test_records_hold_search_seeds_and_longest_runs(computed):
     for task in FIGURE3.tasks:
         mine = [record for record in trained if record["task"] == task.problem]
         long = task.long_epochs > task.epochs
-        assert len(mine) == len(task.arms) * (FIGURE3.trials + FIGURE3.seeds - 1 + long)
+        carried = 2 * long  # the winner, and its first seed more: whole, and up to the search's end
+        assert len(mine) == len(task.arms) * (FIGURE3.trials + FIGURE3.seeds - 1 + carried)
         for arm in arms_of(trained, task.problem).values():
             assert [record["seed"] for record in arm.seeds] == list(range(FIGURE3.seeds))
             assert arm.longest["epochs"] == task.long_epochs
@@ -96,6 +100,47 @@ def test_a_long_run_that_was_cut_counts_as_far_as_it_came():
     arm = arms_of(records, "mnist")["esgd"]
     assert (arm.trained, arm.last) == (kept["epoch"][-1], kept["error"][-1])
     assert arm.best["epochs"] == 1000
+
+
+def _stored(folder, keep):
+    """Keep those of a folder's records that are asked for."""
+    for path in folder.glob("figure3-*/records.jsonl"):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines if keep(line)))
+
+
+def _cut(record):
+    cut = dict(record)
+    cut_short(cut, 1)
+    return cut
+
+
+def test_of_two_long_runs_the_one_that_came_further_is_shown(computed):
+    _, records, _ = computed
+    long = [r for r in records if r.get("task") == "mnist" and r["epochs"] == 3]
+    assert [r["seed"] for r in long if r["method"] == "esgd"] == [0, 1]
+    arm = arms_of([r for r in records if "timing" not in r], "mnist")["esgd"]
+    assert arm.longest["seed"] == 0
+    cut = [_cut(r) if r in long and r["seed"] == 0 else r for r in records]
+    arm = arms_of([r for r in cut if "timing" not in r], "mnist")["esgd"]
+    assert (arm.longest["seed"], arm.trained) == (1, 3)
+    assert [record["seed"] for record in arm.seeds] == [0, 1]
+    assert {record["epochs"] for record in arm.seeds} == {2}
+
+
+def test_where_no_seed_was_carried_on_the_shorter_run_is_read(computed, tmp_path):
+    folder, records, _ = computed
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    short = replace(FIGURE3, tasks=tuple(replace(t, long_epochs=t.epochs) for t in FIGURE3.tasks))
+    progress = Progress("figure3", figure3.units(short), stream=None)
+    compute(short, Store(tmp_path), progress)  # seeds as long as the search
+    carried = {r["key"] for r in records if r.get("seed") and r["epochs"] == 3}
+    assert carried
+    _stored(tmp_path, lambda line: line["key"] not in carried)
+    found, _ = split(compute(FIGURE3, Store(tmp_path, frozen=True), progress))
+    for arm in arms_of(found, "mnist").values():
+        assert [record["seed"] for record in arm.seeds] == [0, 1]
+        assert arm.longest["seed"] == 0
 
 
 def _no_data(name):

@@ -22,7 +22,7 @@ class Arm:
         searched: the records of its search.
         best: the trial of the search that won.
         seeds: the winner's settings at every seed, as long as the search or as the longest run.
-        longest: the winner at seed 0, as long as it was trained.
+        longest: the winner as long as it was trained; of two seeds the one that came further.
     """
 
     name: str
@@ -136,11 +136,17 @@ def arms_of(
         best = furthest(searched)
         if best is not None:
             same = [r for r in own if canonical(r["settings"]) == canonical(best["settings"])]
-            longest = max(same, key=lambda record: int(record["epochs"]))
+            longest = max(same, key=_length)
             length = longest["epochs"] if long_seeds else shortest
             seeds = sorted((r for r in same if r["epochs"] == length), key=lambda r: r["seed"])
             found[name] = Arm(name, method.label, searched, best, seeds, longest)
     return found
+
+
+def _length(record: Data) -> tuple[int, float, bool]:
+    """How long a run was to be, how far it came, and whether it is the one of the search."""
+    came = record["curve"]["epoch"][-1:] or [0]
+    return int(record["epochs"]), float(came[0]), record["seed"] == SEARCH_SEED
 
 
 def told(spread: Spread) -> str:

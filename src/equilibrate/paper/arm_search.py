@@ -6,7 +6,7 @@ data, and shows what is there before the whole is: a task without its search is 
 seeds and times that are not recorded yet are missing.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -44,6 +44,7 @@ class ArmSearch:
         epochs: where winners are chosen.
         seeds: that winners train with afterwards.
         seed_epochs: how long they then train.
+        carried: arms whose first of these seeds trains to the end of the search, as its winner did.
         precision: of the training.
         every: epochs between two points of a curve; None means about a hundred points.
         timed_together: trials in the stack that the time of an update is measured on.
@@ -62,6 +63,7 @@ class ArmSearch:
     precision: str
     every: float | None
     timed_together: int
+    carried: Collection[str] = ()
     quick: bool = False
     optional: bool = False
 
@@ -79,7 +81,13 @@ class ArmSearch:
     def work(self) -> float:
         """Trials times epochs."""
         searched = sum(self.search.work(len(own)) for each in self.rounds for own in each.values())
-        return float(searched + len(self.arms) * len(self.seeds) * self.seed_epochs)
+        repeated = sum(self.length(arm, seed) for arm in self.arms for seed in self.seeds)
+        return float(searched + repeated)
+
+    def length(self, arm: str, seed: int) -> int:
+        """Return the epochs that the winner of an arm trains with a seed."""
+        further = arm in self.carried and seed == min(self.seeds)
+        return self.search.rungs[-1] if further else self.seed_epochs
 
 
 def compute_searches(
@@ -125,18 +133,35 @@ def _trained(asked: ArmSearch, problem: Problem, store: Store, progress: Progres
         longest += together(searched, progress, search=asked.search)
     records = [up_to(record, asked.epochs) for record in longest]
     best = {arm: furthest(r for r in records if r["method"] == arm) for arm in asked.arms}
-    repeated = [
-        trial(arm, found["settings"], seed, asked.seed_epochs)
-        for arm, found in best.items()
-        if found is not None
-        for seed in asked.seeds
-    ]
-    if store.frozen:
-        repeated = known(store, asked.study, repeated)
-    if repeated:
-        records += together(repeated, progress)
+    winners = {arm: found["settings"] for arm, found in best.items() if found is not None}
+    for repeated in _repeated(asked, winners, store, trial):
+        found = together(repeated, progress)
+        further = repeated[0].epochs > asked.seed_epochs
+        records += [up_to(record, asked.epochs) for record in found] if further else found
+        longest += found if further else []
     records += [record for record in longest if past(record["curve"], asked.epochs)]
     return [{**record, "task": asked.problem} for record in records]
+
+
+def _repeated(
+    asked: ArmSearch,
+    winners: Mapping[str, Mapping[str, Any]],
+    store: Store,
+    trial: Callable[..., Trial],
+) -> list[list[Trial]]:
+    """Return the winners with more seeds, those of one length together, the longest first.
+
+    Where nothing is trained, those that are recorded: of a seed that should have been carried on,
+    the shorter run where that is all there is.
+    """
+    found = []
+    for arm, own in winners.items():
+        for seed in asked.seeds:
+            lengths = sorted({asked.length(arm, seed), asked.seed_epochs}, reverse=True)
+            options = [trial(arm, own, seed, epochs) for epochs in lengths]
+            found += (known(store, asked.study, options) if store.frozen else options)[:1]
+    lengths = sorted({each.epochs for each in found}, reverse=True)
+    return [[each for each in found if each.epochs == epochs] for epochs in lengths]
 
 
 def _searched(asked: ArmSearch, store: Store, trial: Callable[..., Trial]) -> list[list[Trial]]:

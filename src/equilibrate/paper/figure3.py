@@ -90,6 +90,7 @@ def _searched(chosen: Settings, task: Task) -> ArmSearch:
         precision=chosen.precision,
         every=chosen.evaluate_every,
         timed_together=chosen.timed_together,
+        carried=[arm for arm in task.arms if arm not in LATER],
         quick=chosen.quick,
         optional=task.optional,
     )
