@@ -22,5 +22,6 @@ FIGURES: dict[str, Figure] = {
         robustness.FIGURE,
         momentum.FIGURE,
         momentum.FALLING,
+        momentum.DAMPED_FIGURE,
     )
 }

@@ -8,7 +8,8 @@ in one stack, which a GPU does sooner than one seed first and the others later. 
 squared error over the training set.
 
 That is at a constant learning rate. In a second study, `falling`, it falls over the whole run
-(`falling_arms.py`).
+(`falling_arms.py`); in a third, `damped`, two settings an arm with more damping train straight to
+the end, where the winner is chosen (`damped_arms.py`).
 """
 
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from equilibrate.paper import momentum_claims, momentum_drawing
 from equilibrate.paper.arm_search import ArmSearch, Problems, Round, compute_searches, split
+from equilibrate.paper.damped_arms import DAMPED
 from equilibrate.paper.falling_arms import FALLING_ROUNDS
 from equilibrate.paper.figure import Description, Figure, Judgement, Records
 from equilibrate.paper.momentum_arms import MOMENTUM_ARMS, QUICK_SETTINGS, ROUNDS, grid
@@ -55,7 +57,7 @@ class Settings:
         Task("curves-like", *_CURVES),
         Task("curves-like-linear", *_CURVES),
     )
-    study: str = "momentum"  # or "falling"
+    study: str = "momentum"  # or "falling", or "damped"
     arms: tuple[str, ...] = tuple(MOMENTUM_ARMS)
     rates: int = 3  # learning rates that every momentum is tried with
     rounds: int = len(ROUNDS)  # of the search
@@ -66,7 +68,7 @@ class Settings:
     quick: bool = False
 
 
-_ROUNDS = {"momentum": ROUNDS, "falling": FALLING_ROUNDS}
+_ROUNDS = {"momentum": ROUNDS, "falling": FALLING_ROUNDS, "damped": ()}
 
 QUICK = Settings(
     tasks=(Task("curves-like", (1,), 2, 1),),
@@ -88,6 +90,8 @@ def units(chosen: Settings) -> float:
 
 
 def _searched(chosen: Settings, task: Task) -> ArmSearch:
+    if chosen.study == "damped":
+        return _straight(chosen, task)
     return ArmSearch(
         figure=chosen.study,
         problem=task.problem,
@@ -101,6 +105,20 @@ def _searched(chosen: Settings, task: Task) -> ArmSearch:
         every=task.every,
         timed_together=chosen.timed_together,
         quick=chosen.quick,
+    )
+
+
+def _straight(chosen: Settings, task: Task) -> ArmSearch:
+    """Return the search whose trials all train to the end; only its winners have more seeds."""
+    falling = _searched(replace(chosen, study="falling", rounds=1), task)
+    own = {arm: DAMPED[task.problem][arm][: 1 if chosen.quick else None] for arm in chosen.arms}
+    return replace(
+        falling,
+        figure=chosen.study,
+        rounds=[own],
+        search=Search((task.epochs,)),
+        epochs=task.epochs,
+        seeds=range(1, chosen.seeds),
     )
 
 
@@ -131,15 +149,19 @@ def draw(chosen: Settings, records: Records) -> "Picture":
 
 def describe(chosen: Settings, records: Records) -> Description:
     """Return caption and tables."""
-    return momentum_drawing.describe(*split(records), _first_rungs(chosen))
+    straight = chosen.study == "damped"
+    return momentum_drawing.describe(*split(records), _first_rungs(chosen), straight=straight)
 
 
 def joint(chosen: Settings, records: Records, others: Mapping[str, Records]) -> list[Judgement]:
     """Judge S17, and S16 beside Figure 3's runs without momentum; a quick run judges neither."""
     if chosen.quick:
         return []
-    plain, falling = (split(others.get(name, ()))[0] for name in ("figure3", "falling"))
-    return momentum_claims.claims(split(records)[0], plain, _first_rungs(chosen), falling)
+    plain, falling, damped = (
+        split(others.get(name, ()))[0] for name in ("figure3", "falling", "damped")
+    )
+    own = split(records)[0]
+    return momentum_claims.claims(own, plain, _first_rungs(chosen), falling, damped)
 
 
 def _falling_alone(
@@ -148,7 +170,8 @@ def _falling_alone(
     """Judge S17 where the study at constant rates, which else does it, is not recorded."""
     if chosen.quick or "momentum" in others:
         return []
-    return momentum_claims.claims([], [], _first_rungs(chosen), split(records)[0])
+    damped = split(others.get("damped", ()))[0]
+    return momentum_claims.claims([], [], _first_rungs(chosen), split(records)[0], damped)
 
 
 FIGURE = Figure(
@@ -171,4 +194,12 @@ FALLING = replace(
     title="The same with a learning rate that falls over the whole run",
     settings=partial(settings, study="falling"),
     joint=_falling_alone,
+)
+
+DAMPED_FIGURE = replace(
+    FALLING,
+    name="damped",
+    title="The same with more damping, every setting trained to the end",
+    settings=partial(settings, study="damped"),
+    joint=lambda chosen, records, others: [],  # `momentum` judges it, or `falling`
 )

@@ -18,23 +18,37 @@ Arms = Mapping[str, Arm]
 RECORD = 0.73  # NAG's training error on MNIST after 750,000 updates, Sutskever et al. 2013
 AIM = 0.60  # about K-FAC's, which took far larger batches
 EARLY = 1.9  # asked of ESGD at the first rung on MNIST
-HOW = {"momentum": "", "falling": ", falling learning rate"}
+HOW = {
+    "momentum": "",
+    "falling": ", falling learning rate",
+    "damped": ", falling learning rate and more damping",
+}
 RIVALS = ("nag", "rmsprop", "adam")
 MNIST = ("mnist", "mnist-linear")
 
 
 def claims(
-    records: Records, plain: Records, first_rungs: Mapping[str, int], falling: Records = ()
+    records: Records,
+    plain: Records,
+    first_rungs: Mapping[str, int],
+    falling: Records = (),
+    damped: Records = (),
 ) -> list[Judgement]:
     """Judge what is recorded; the rungs are epochs by task.
 
-    `plain` are Figure 3's records, `falling` those with a learning rate that falls.
+    `plain` are Figure 3's records, `falling` those with a learning rate that falls, `damped` those
+    with more damping, of which all trials were trained to the end.
     """
     found, fell = (
         {task: _trained(momentum_arms(own, task)) for task in first_rungs}
         for own in (records, falling)
     )
-    studies = {"momentum": _compared(found), "falling": _compared(fell)}
+    straight = {task: momentum_arms(damped, task) for task in first_rungs}
+    studies = {
+        "momentum": _compared(found),
+        "falling": _compared(fell),
+        "damped": _compared(straight),
+    }
     judged = []
     if any(set(MNIST) & tasks.keys() for tasks in studies.values()):
         judged.append(_state_of_the_art(studies, first_rungs))
@@ -67,7 +81,8 @@ def _trained(arms: Arms) -> Arms:
 def _evidence(tasks: Mapping[str, Arms], study: str = "momentum") -> str:
     arms = [arm for found in tasks.values() for arm in found.values()]
     trials, seeds = max(len(arm.searched) for arm in arms), _seeds(tasks)
-    return f"{study}: best of {trials} trials an arm by successive halving, {seeds} seed(s)"
+    how = "all trained to the end" if study == "damped" else "by successive halving"
+    return f"{study}: best of {trials} trials an arm {how}, {seeds} seed(s)"
 
 
 def _seeds(tasks: Mapping[str, Arms]) -> int:

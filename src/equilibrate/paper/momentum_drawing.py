@@ -16,10 +16,9 @@ if TYPE_CHECKING:
 
 COLOURS = {"nag": BLACK, "rmsprop": SKY, "adam": GREEN, "jacobi": ORANGE, "esgd": VERMILION}
 _SHOWN = ("lr", "momentum", "betas")
-_FALLING = (
-    ". Every learning rate falls to zero along half a cosine, over the whole of a run: in the "
-    "search over its shorter one."
-)
+Tried = tuple[str, Mapping[str, Any]]  # an arm and settings
+_STRAIGHT = ". Every learning rate falls to zero along half a cosine, over the whole of a run."
+_FALLING = f"{_STRAIGHT[:-1]}: in the search over its shorter one."
 
 
 def draw(records: Records, timings: Mapping[str, Mapping[str, float]]) -> "Picture":
@@ -33,23 +32,29 @@ def _columns(records: Records, timings: Mapping[str, Mapping[str, float]]) -> li
 
 
 def describe(
-    records: Records, timings: Mapping[str, Mapping[str, float]], first_rungs: Mapping[str, int]
+    records: Records,
+    timings: Mapping[str, Mapping[str, float]],
+    first_rungs: Mapping[str, int],
+    *,
+    straight: bool = False,
 ) -> Description:
-    """Return caption and tables; `first_rungs` are epochs, by task."""
+    """Return caption and tables; `first_rungs` are epochs, by task.
+
+    `straight` tells that all trials were trained to the end, and winners chosen there.
+    """
     columns = _columns(records, timings)
     tables = tuple(_table(column, first_rungs[column.task]) for column in columns)
     arms = [arm for column in columns for arm in column.arms.values()]
     searched = any(len(arm.searched) > 1 for arm in arms)
-    shown = (
-        "the winner of each method's search by successive halving" if searched else "a trial each"
-    )
+    how = "trials that all train to the end" if straight else "search by successive halving"
+    shown = f"the winner of each method's {how}" if searched else "a trial each"
     caption = (
         f"Learning curves of deep auto-encoders with momentum, {shown}: {_over_seeds(arms)}. "
         "Squared error over the whole training set, batch 200, no regularisation."
     )
-    if not any(arm.longest["epochs"] > arm.best["epochs"] for arm in arms):
+    if not straight and not any(arm.longest["epochs"] > arm.best["epochs"] for arm in arms):
         caption += " So far the search alone, at one seed: longer runs are not recorded yet."
-    return Description(caption, _notes(arms), tables)
+    return Description(caption, _notes(arms, straight), tables)
 
 
 def _over_seeds(arms: Sequence[Arm]) -> str:
@@ -60,40 +65,53 @@ def _over_seeds(arms: Sequence[Arm]) -> str:
     return f"median over {number} seeds, band from the best to the worst"
 
 
-def _notes(arms: Sequence[Arm]) -> tuple[str, ...]:
-    searched = "Every method has one trial, at settings nobody searched."
-    if any(len(arm.searched) > 1 for arm in arms):
-        searched = (
-            "Every method has a grid of three learning rates, inside one decade, times three "
-            "momenta; the best of the search's last rung is trained anew (NAG: the largest of "
-            "Sutskever's schedule; Adam: beta1)."
-        )
+def _notes(arms: Sequence[Arm], straight: bool) -> tuple[str, ...]:
     tried = [(arm.name, record["settings"]) for arm in arms for record in arm.searched]
     falls = any(_falls(own) for _, own in tried)
-    if not falls and any(name != "nag" and _rising(own) for name, own in tried):
-        searched += (
-            " A second grid came after the results of the first: on Sutskever's schedule "
-            "('rising'), and in the next decade of learning rates for NAG and Adam."
-        )
-    if any(_floored(own) for _, own in tried):
-        searched += (
-            " A second grid came after the results of the first: with a floor under the mean of D "
-            "for ESGD and Jacobi, at other learning rates and momenta for the others."
-        )
-    if any(remembers(own) for _, own in tried):
-        searched += (
-            " A third came after the second: with a longer memory and more damping for all that "
-            "have them ('long memory')."
-        )
+    over = _STRAIGHT if straight else _FALLING
     return (
-        searched,
+        _what_was_tried(arms, tried, straight),
         "At the end (the last 1,000 updates of a full run) no momentum but Adam's exceeds 0.9"
-        f"{_FALLING if falls else ', and every learning rate is a tenth.'}",
+        f"{over if falls else ', and every learning rate is a tenth.'}",
         "'Lowest' and 'highest' say that a winner lies at that end of what was tried.",
         "CURVES-like images are generated to match four statistics of CURVES; their errors must "
         "not be set beside published CURVES errors.",
         "Time: the measured time of one update of each method alone, times the updates.",
     )
+
+
+def _what_was_tried(arms: Sequence[Arm], tried: Sequence[Tried], straight: bool) -> str:
+    """Return what every method was tried with, and what came after what."""
+    if not any(len(arm.searched) > 1 for arm in arms):
+        return "Every method has one trial, at settings nobody searched."
+    if straight:
+        return (
+            "Every method has two settings, chosen after the results of the other studies, both "
+            "trained to the end; ESGD and Jacobi are damped by one number for all tensors, and all "
+            "that can remember longer than there ('long memory'), but Adam, do."
+        )
+    told = (
+        "Every method has a grid of three learning rates, inside one decade, times three "
+        "momenta; the best of the search's last rung is trained anew (NAG: the largest of "
+        "Sutskever's schedule; Adam: beta1)."
+    )
+    falls = any(_falls(own) for _, own in tried)
+    if not falls and any(name != "nag" and _rising(own) for name, own in tried):
+        told += (
+            " A second grid came after the results of the first: on Sutskever's schedule "
+            "('rising'), and in the next decade of learning rates for NAG and Adam."
+        )
+    if any(_floored(own) for _, own in tried):
+        told += (
+            " A second grid came after the results of the first: with a floor under the mean of D "
+            "for ESGD and Jacobi, at other learning rates and momenta for the others."
+        )
+    if any(remembers(own) for _, own in tried):
+        told += (
+            " A third came after the second: with a longer memory and more damping for all that "
+            "have them ('long memory')."
+        )
+    return told
 
 
 def _table(column: Column, first: int) -> Table:
@@ -116,6 +134,8 @@ def _table(column: Column, first: int) -> Table:
 def _row(arm: Arm, first: int, seconds: Mapping[str, float]) -> tuple[str, ...]:
     best = arm.best["settings"]
     shown = [_setting(arm, name, best[name]) for name in _SHOWN if name in best]
+    if best.get("damping_kind") == "absolute" and _rising(best):
+        shown.append(f"damping {best['damping']:g}")
     marks = {"rising": _rising, "mean_floor": _floored, "long memory": remembers}
     settings = ", ".join(shown + [mark for mark, has in marks.items() if has(best)])
     early = min(error_at(record, first) for record in arm.searched)

@@ -1,0 +1,104 @@
+"""The momentum study with more damping: equal numbers of settings, chosen at the end, and S17."""
+
+from dataclasses import replace
+
+import pytest
+
+from equilibrate.paper import momentum, momentum_claims
+from equilibrate.paper.damped_arms import DAMPED
+from equilibrate.paper.figures import FIGURES
+from equilibrate.paper.momentum_arms import MOMENTUM_ARMS, momentum_arms
+from equilibrate.paper.records import Store
+from equilibrate.study.progress import Progress
+from equilibrate.study.stacked_rules import why_not_stacked
+from tests.paper.made_up import falling, made_up
+from tests.paper.shrunken import MOMENTUM, PROBLEMS
+from tests.paper.test_momentum_claims import AS_SAID, FIRST_RUNGS, _with
+
+SMALL = replace(MOMENTUM, study="damped", tasks=MOMENTUM.tasks[1:])
+(TASK,) = SMALL.tasks
+
+
+@pytest.fixture(scope="module")
+def computed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("damped")
+    progress = Progress("damped", momentum.units(SMALL), stream=None)
+    return folder, momentum.compute(SMALL, Store(folder), progress, PROBLEMS), progress
+
+
+@pytest.mark.parametrize("task", DAMPED)
+def test_every_arm_has_two_settings_that_train_in_a_stack(task):
+    assert list(DAMPED[task]) == list(MOMENTUM_ARMS)
+    for name, listed in DAMPED[task].items():
+        assert len({tuple(sorted(own.items())) for own in listed}) == 2
+        assert {own["lr_schedule"] for own in listed} == {"cosine"}
+        optimizer = MOMENTUM_ARMS[name].optimizer
+        assert [why_not_stacked(optimizer, own) for own in listed] == [None, None]
+
+
+def test_all_train_to_the_end_where_the_lower_one_wins_and_has_more_seeds(computed):
+    folder, records, progress = computed
+    assert progress.done == progress.total
+    trained = [record for record in records if "timing" not in record]
+    assert {record["epochs"] for record in trained} == {TASK.epochs}
+    for arm in momentum_arms(trained, TASK.problem).values():
+        assert len(arm.searched) == 2
+        assert arm.best["final_error"] == min(r["final_error"] for r in arm.searched)
+        assert [record["seed"] for record in arm.seeds] == list(range(SMALL.seeds))
+    store = Store(folder, frozen=True)
+    assert momentum.compute(SMALL, store, Progress("", 1.0, stream=None), PROBLEMS) == records
+
+
+def test_it_says_what_it_did(computed):
+    _, records, _ = computed
+    described = momentum.describe(SMALL, records)
+    assert "trials that all train to the end" in described.caption
+    assert "longer runs are not recorded" not in described.caption
+    tried, end, *_ = described.notes
+    assert tried.startswith("Every method has two settings")
+    assert end.endswith("over the whole of a run.")
+    (table,) = described.tables
+    settings = {row[0]: row[2] for row in table.rows}
+    assert "damping 0.15" in settings["ESGD + Nesterov"]
+    assert "damping" not in settings["NAG, Sutskever's schedule"]
+    momentum.draw(SMALL, records)
+
+
+def _straight(finals):
+    """The winners of `_with` and, of every arm, a setting that ends higher; nothing shorter."""
+    won = [record for record in _with(finals) if record["epochs"] == 2500]
+    lost = [
+        made_up(MOMENTUM_ARMS, "mnist", arm, falling(2 * final, 101), 0, 2500, momentum=0.95)
+        for arm, final in finals.items()
+    ]
+    return won + lost
+
+
+@pytest.mark.parametrize(
+    ("damped", "verdict"),
+    [
+        ({}, "does not hold"),
+        ({"esgd": 0.62}, "holds"),
+        ({"esgd": 0.62, "nag": 0.61}, "holds with a correction"),
+        ({"esgd": 0.74}, "does not hold"),
+    ],
+)
+def test_s17_takes_every_arm_from_the_study_where_it_ends_lowest(damped, verdict):
+    behind = AS_SAID | {"esgd": 0.8}
+    records = _straight(behind | damped)
+    (judged,) = momentum_claims.claims(_with(behind), [], FIRST_RUNGS, damped=records)
+    assert judged.verdict == verdict
+    assert "MNIST, falling learning rate and more damping, 750,000 updates" in judged.ours
+    assert "damped: best of 2 trials an arm all trained to the end" in judged.evidence
+
+
+def test_the_studies_beside_it_judge_it():
+    figure = FIGURES["damped"]
+    chosen, records = figure.settings(False), _straight(AS_SAID)
+    assert figure.joint(chosen, records, {}) == []
+    behind = {"falling": _with(AS_SAID | {"esgd": 0.8}), "damped": records}
+    own = _with(AS_SAID | {"esgd": 0.9})
+    (judged,) = FIGURES["momentum"].joint(chosen, own, behind)
+    assert judged.verdict == "holds"
+    (alone,) = FIGURES["falling"].joint(chosen, behind["falling"], {"damped": records})
+    assert alone.verdict == "holds"
