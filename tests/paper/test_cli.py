@@ -130,7 +130,9 @@ def test_a_task_is_refused_where_a_named_figure_has_none(name, tmp_path, capsys)
     command = ["paper", "figure4", name, "--task", "mnist", "--out", str(tmp_path / "out")]
     assert cli.main(command) == 2
     said = capsys.readouterr().err
-    assert said == f"--task is not for {name}, but for figure3, figure4, momentum, falling, damped\n"
+    assert (
+        said == f"--task is not for {name}, but for figure3, figure4, momentum, falling, damped\n"
+    )
     assert not (tmp_path / "out").exists()
 
 

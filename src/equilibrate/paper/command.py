@@ -11,7 +11,7 @@ from pathlib import Path
 
 from equilibrate.paper.figures import FIGURES
 from equilibrate.paper.records import AT_ONCE, NotRecorded
-from equilibrate.paper.run import Means, NothingToCompute, record, run
+from equilibrate.paper.run import Means, NothingToCompute, arms_of, record, run
 from equilibrate.study.arguments import CLUSTER, count, few
 from equilibrate.study.cluster import connected
 from equilibrate.study.device import DeviceError, check_device
@@ -31,6 +31,7 @@ TASKS = ("mnist", "mnist-linear", "curves-like", "curves-like-linear")
 
 
 _ADDING = [name for name, figure in FIGURES.items() if figure.adds_seeds]
+_ARMED = [name for name, figure in FIGURES.items() if arms_of(figure.settings(False))]
 _TASKED = [name for name, figure in FIGURES.items() if hasattr(figure.settings(False), "tasks")]
 
 
@@ -72,6 +73,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="compute one task of a figure that has several: a part that runs beside another",
     )  # fmt: skip
     parser.add_argument(
+        "--arm", action="append", default=[], metavar="NAME",
+        help="train one method of a study alone, in an --out of its own: small stacks run side by "
+        "side on a GPU; records.jsonl of several such runs, one behind the other, are the study's",
+    )  # fmt: skip
+    parser.add_argument(
         "--seeds", type=count, metavar="N",
         help=f"train winners with N seeds at most; a later run adds others ({', '.join(_ADDING)})",
     )  # fmt: skip
@@ -98,10 +104,18 @@ def _mistake(arguments: argparse.Namespace) -> str | None:
     for option, given, able in (
         ("--seeds", arguments.seeds, _ADDING),
         ("--task", arguments.task, _TASKED),
+        ("--arm", arguments.arm, _ARMED),
     ):
         others = [name for name in named if name not in able]
         if given and others:
             return f"{option} is not for {others[0]}, but for {', '.join(able)}"
+    if arguments.arm and not named:
+        return f"--arm needs the name of a figure: {', '.join(_ARMED)}"
+    for name in named:
+        arms = arms_of(FIGURES[name].settings(arguments.quick))
+        missing = [arm for arm in arguments.arm if arm not in arms]
+        if missing:
+            return f"{name} has no arm {missing[0]!r}; it has {', '.join(arms)}"
     if arguments.jobs > 1 and arguments.cluster is not None:
         return "--jobs is for this machine, --cluster for others: choose one"
     return None
@@ -146,6 +160,7 @@ def _run(arguments: argparse.Namespace, command: str) -> Path:
         device=arguments.device,
         data=arguments.data,
         tasks=tuple(arguments.task),
+        arms=tuple(arguments.arm),
         at_once=arguments.at_once,
         timed=not arguments.untimed,
         seeds=arguments.seeds,

@@ -28,6 +28,7 @@ class Means:
     device: str = "cpu"
     data: Path | None = None
     tasks: tuple[str, ...] = ()  # of figures that have several; all where none is named
+    arms: tuple[str, ...] = ()  # of figures that compare methods; all where none is named
     at_once: int = AT_ONCE  # trials of a study in one stack, at most
     crew: Crew | None = None  # who trains studies; None is this process
     timed: bool = True  # whether times that are missing are measured
@@ -54,7 +55,9 @@ def run(names: Sequence[str], out: Path, *, quick: bool, command: str, means: Me
     for name, figure in FIGURES.items():
         compute = partial(_compute, means=means) if name in wanted else _recorded
         result = compute(figure, out, quick)
-        if means.tasks or means.seeds is not None:  # a part: drawn with all that is recorded
+        if (
+            means.tasks or means.arms or means.seeds is not None
+        ):  # a part: drawn with all that is recorded
             result = _recorded(figure, out, quick) or result
         if result is not None:
             results.append(result)
@@ -148,14 +151,31 @@ def _compute(figure: Figure, out: Path, quick: bool, *, means: Means) -> report.
 
 
 def _part(figure: Figure, quick: bool, means: Means) -> Any:
-    """Return the settings with the tasks and seeds that were asked for, where there are several."""
+    """Return the settings with the tasks, arms and seeds that were asked for."""
     settings = figure.settings(quick)
     if means.tasks and hasattr(settings, "tasks"):
         tasks = tuple(task for task in settings.tasks if task.problem in means.tasks)
         settings = replace(settings, tasks=tasks)
+    if means.arms:
+        settings = _with_arms(settings, means.arms)
     if means.seeds is not None and figure.adds_seeds:
         settings = replace(settings, seeds=min(means.seeds, settings.seeds))
     return settings
+
+
+def arms_of(settings: Any) -> tuple[str, ...]:
+    """Return the arms that a figure's settings compare; those of its tasks, or its own."""
+    of_tasks = [arm for task in getattr(settings, "tasks", ()) for arm in getattr(task, "arms", ())]
+    return tuple(dict.fromkeys((*getattr(settings, "arms", ()), *of_tasks)))
+
+
+def _with_arms(settings: Any, arms: Sequence[str]) -> Any:
+    """Return the settings with those of their arms that were named."""
+    if hasattr(settings, "arms"):
+        return replace(settings, arms=tuple(arm for arm in settings.arms if arm in arms))
+    kept = [tuple(arm for arm in task.arms if arm in arms) for task in settings.tasks]
+    tasks = [replace(task, arms=own) for task, own in zip(settings.tasks, kept, strict=True)]
+    return replace(settings, tasks=tuple(tasks))
 
 
 @contextmanager
