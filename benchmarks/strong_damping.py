@@ -1,6 +1,7 @@
 """How much damping a long run with momentum wants: every method between its own scaling and none.
 
     python -m benchmarks.strong_damping --problems mnist curves-like --device cuda --data FOLDER --out RECORDS
+    python -m benchmarks.strong_damping --problems mnist curves-like --data FOLDER --out RECORDS --methods NAG ESGD --seeds 3
     python -m benchmarks.strong_damping --problems mnist --out RECORDS --table
 
 With damping far above D, g / (D + damping) is a gradient step at the rate lr / damping: ESGD, and in
@@ -8,11 +9,14 @@ the same way RMSProp, Adam and Jacobi, become NAG. Here each is tried from weak 
 the small auto-encoders of `benchmarks.mean_floor`: 100,000 updates, a learning rate that falls
 along half a cosine, momentum on Sutskever's schedule. Learning rates are written as s times
 (typical scale + damping), so that s is the step of a typical element at every damping. The squared
-error over the training set, one seed. What is learned here is tried on the paper's networks by
+error over the training set, one seed; the best of every method is then trained with more of them,
+all anew. What is learned here is tried on the paper's networks by
 `equilibrate paper falling`, with as many trials for every method.
 """  # noqa: E501
 
 import argparse
+import statistics
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +27,7 @@ from benchmarks.one_stack import precision_of
 from equilibrate.optim import ESGD, JacobiSGD
 from equilibrate.study.journal import read_records
 from equilibrate.study.methods import Method
-from equilibrate.study.outcome import final_error
+from equilibrate.study.outcome import Record, final_error
 from equilibrate.study.problem import Problem
 from equilibrate.study.problems import BUILT_IN
 from equilibrate.study.trial import Trial
@@ -94,16 +98,52 @@ def trials(problem: Problem, name: str, precision: str) -> list[Trial]:
     return [Trial(*what, own, 0, size, EPOCHS, precision) for own in settings(name)]
 
 
+def found(folder: Path, name: str) -> list[Record]:
+    """Return the records of a method, the best first."""
+    own = [r for r in read_records(folder).values() if r["method"] == METHODS[name].name]
+    return sorted(own, key=final_error)
+
+
+def again(trial: Trial, record: Record, seeds: int) -> list[Trial]:
+    """Return the settings of a record with so many seeds."""
+    settings = record["settings"]
+    return [replace(trial, settings=settings, seed=seed) for seed in range(seeds)]
+
+
 def table(folder: Path, name: str) -> list[str]:
     """Return all trials of a method, the best first."""
+    return [
+        f"| {name} | {_told(record)} | {final_error(record):.4g} |"
+        for record in found(folder, name)
+    ]
+
+
+def over_seeds(folder: Path, name: str) -> list[str]:
+    """Return the best settings of a method over their seeds."""
+    ends = [final_error(record) for record in found(folder, name)]
+    if not ends:
+        return []
+    middle, least, most = statistics.median(ends), min(ends), max(ends)
+    text = _told(found(folder, name)[0])
+    return [f"| {name} | {text} | {middle:.4g} [{least:.4g}, {most:.4g}], {len(ends)} seeds |"]
+
+
+def _told(record: Record) -> str:
     shown = ("lr", "momentum", "damping", "eps", "decay", "mean_floor")
-    found = [r for r in read_records(folder).values() if r["method"] == METHODS[name].name]
-    rows = []
-    for record in sorted(found, key=final_error):
-        own = {k: record["settings"][k] for k in shown if k in record["settings"]}
-        text = ", ".join(f"{key} {value:g}" for key, value in own.items())
-        rows.append(f"| {name} | {text} | {final_error(record):.4g} |")
-    return rows
+    own = {k: record["settings"][k] for k in shown if k in record["settings"]}
+    return ", ".join(f"{key} {value:g}" for key, value in own.items())
+
+
+def train(problem: Problem, folder: Path, given: argparse.Namespace) -> None:
+    """Train what is missing: every setting, or the best of each method with more seeds."""
+    methods = {METHODS[name].name: METHODS[name] for name in given.methods}
+    asked = {m: trials(problem, m, precision_of(given.device)) for m in given.methods}
+    if given.seeds:
+        best = {m: found(folder, m)[0] for m in given.methods}
+        asked = {m: again(listed[0], best[m], given.seeds) for m, listed in asked.items()}
+        folder = folder.with_name(f"{folder.name}-seeds")
+    every = [trial for listed in asked.values() for trial in listed]
+    one_stack.train(problem, methods, every, folder, given.device, EPOCHS / 30)
 
 
 def main() -> None:
@@ -115,17 +155,16 @@ def main() -> None:
     parser.add_argument("--problems", nargs="+", default=["mnist"])
     parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
     parser.add_argument("--table", action="store_true", help="read the records, train nothing")
+    parser.add_argument("--seeds", type=int, help="train the best of each method with so many")
     given = parser.parse_args()
-    methods = {METHODS[name].name: METHODS[name] for name in given.methods}
     for name in given.problems:
-        folder = given.out / name
+        folder, repeated = given.out / name, given.out / f"{name}-seeds"
         if not given.table:
-            problem = BUILT_IN[f"{name}-14"](given.data)
-            precision = precision_of(given.device)
-            asked = [t for method in given.methods for t in trials(problem, method, precision)]
-            one_stack.train(problem, methods, asked, folder, given.device, EPOCHS / 30)
+            train(BUILT_IN[f"{name}-14"](given.data), folder, given)
         print(f"\n{name}\n\n| | settings | error |\n| --- | --- | --- |")
-        print("\n".join(row for each in given.methods for row in table(folder, each)), flush=True)
+        rows = [row for each in given.methods for row in table(folder, each)]
+        rows += [row for each in given.methods for row in over_seeds(repeated, each)]
+        print("\n".join(rows), flush=True)
 
 
 if __name__ == "__main__":
