@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import against, bare_probe, probe_cost, replay, update_bandwidth
+from benchmarks import against, bare_probe, host_cost, probe_cost, replay, update_bandwidth
 from benchmarks.loops import EVERY, Plain, Probing
 from benchmarks.measure import peak, ratio, records
 from benchmarks.models import MODELS, Problem
@@ -124,6 +124,15 @@ def test_every_way_to_update_is_timed(tmp_path, monkeypatch):
     assert {"copy", "SGD", "AdamW, fused", "ESGD, compiled foreach", "folding a product"} <= names
     assert all(min(r["times"]) > 0 for r in found)
     assert "| folding a product |" in TABLES["update"](found)
+
+
+def test_every_part_of_an_iteration_is_timed(monkeypatch):
+    monkeypatch.setattr(host_cost, "ESGD", Traced)
+    found = host_cost.measure(CPU, 2)
+    assert next(iter(found)) == "SGD"
+    for times in found.values():
+        assert list(times) == [*host_cost.PARTS, "all"]
+        assert min(times.values()) > 0
 
 
 def test_plain_and_fused_paths_are_compared(monkeypatch):
