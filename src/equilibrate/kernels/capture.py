@@ -80,7 +80,7 @@ class Remembered(Generic[Made]):
         """Return what the function makes of these arguments, `within` a capture or outside."""
         known = self._made.get(key)
         if known is not None:
-            return keep(known, within)
+            return keep(known, within) if within else known
         made = self._make(*key)
         if not within:
             self._made[key] = made

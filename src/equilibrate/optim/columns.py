@@ -5,6 +5,7 @@ itself once a network has a hundred tensors; side by side each name is one small
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import is_
 from typing import Any, Protocol
 
 import torch
@@ -82,7 +83,8 @@ class Columns:
     @property
     def states(self) -> list[State]:
         """Return the states as they are now, found by their places: a look-up each takes longer."""
-        if same(list(self._states)[: len(self._keys)], self._keys):
+        known = len(self._states) >= len(self._keys)
+        if known and all(map(is_, self._states, self._keys)):
             values = list(self._states.values())
             return [values[i] for i in self._places]
         return [self._states[p] for p in self.parameters]

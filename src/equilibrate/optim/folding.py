@@ -105,7 +105,7 @@ class Folding(Settling):
         if pending and self._fold(self._mean_pending(pending), pending.asked):
             for group in self.param_groups:
                 trainable = [p for p in group["params"] if p.requires_grad]
-                if trainable and all(p in pending.asked for p in trainable):
+                if trainable and all(map(pending.asked.__contains__, trainable)):
                     group["steps_since_probe"] = 0
 
     def _renew_mean(self) -> None:

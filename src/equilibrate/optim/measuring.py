@@ -13,13 +13,14 @@ import torch
 from torch import Tensor
 
 from equilibrate.curvature.graph import reached
+from equilibrate.kernels.lists import same
 from equilibrate.optim.arguments import check_layouts, check_observed
 from equilibrate.optim.drawing import drawn
 from equilibrate.optim.live_loss import LiveLoss, check_loss
 from equilibrate.optim.pending import Pending
 from equilibrate.optim.provisional import Provisional
 from equilibrate.optim.sharing import can_share, hand_on
-from equilibrate.optim.state import wide
+from equilibrate.optim.state import widened
 
 Group = dict[str, Any]
 
@@ -212,25 +213,29 @@ class Measuring(Provisional):
 
     def _warm_up(self, hessian: Hessian, fresh: dict[Tensor, int]) -> None:
         """Fold several vectors of this one loss into the fresh parameters, each at once."""
+        if not fresh:
+            return
         first = [g for g in self.param_groups if not any(map(self._measured, g["params"]))]
-        for done in range(max(fresh.values(), default=0)):
+        for done in range(max(fresh.values())):
             asked = [p for p, count in fresh.items() if count > done]
             found = self._contributions(hessian, asked)
             self._fold(found if hessian.averaged else self._mean(found, asked), asked)
             del found  # before the next product is made
-        for group in first if fresh else []:
+        for group in first:
             group["steps_since_probe"] = 0
         self._warmed += fresh
 
     def _contributions(self, hessian: Hessian, asked: Sequence[Tensor]) -> dict[Tensor, Tensor]:
         """Return what one vector over all parameters contributes to those asked for and present."""
-        vectors, kind = self._draw(), self._kind
-        position = {p: i for i, p in enumerate(self._trainable())}
-        rows = [position[p] for p in asked]
+        vectors, kind, trainable = self._draw(), self._kind, self._trainable()
+        rows: Sequence[int] = range(len(trainable))
+        if not same(asked, trainable):
+            position = dict(zip(trainable, rows, strict=True))
+            rows = [position[p] for p in asked]
         products = hessian(vectors, rows)
         check_layouts(products)
         return {
-            p: kind.contribution(vectors[i], product.to(wide(p.dtype)))
+            p: kind.contribution(vectors[i], widened(product, p.dtype))
             for p, i, product in zip(asked, rows, products, strict=True)
             if hessian.present[i]
         }

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from torch import Tensor
 
-from equilibrate.optim.state import wide
+from equilibrate.optim.state import widened
 
 
 class Pending:
@@ -28,7 +28,6 @@ class Pending:
     def add(self, asked: Iterable[Tensor], contributions: Mapping[Tensor, Tensor]) -> None:
         """Add one loss's contributions; it does not depend on what was asked for and is missing."""
         self.asked |= dict.fromkeys(asked)
-        for parameter, contribution in contributions.items():
-            contribution = contribution.to(wide(contribution.dtype))
-            before = self.sums.get(parameter)
-            self.sums[parameter] = contribution if before is None else before + contribution
+        entering = {p: widened(c, c.dtype) for p, c in contributions.items()}
+        twice = self.sums.keys() & entering
+        self.sums |= entering | {p: self.sums[p] + entering[p] for p in twice}

@@ -150,7 +150,7 @@ class Provisional(Folding):
 
     def _count_loss(self, loss: Tensor) -> None:
         """Count a loss that was not refused: it is one of this step's."""
-        for parameter in reached(loss, self._warmed):
+        for parameter in reached(loss, self._warmed) if self._warmed else ():
             self._reached[parameter] = self._reached.get(parameter, 0) + 1
         self._note_gradients()
 
@@ -160,7 +160,7 @@ class Provisional(Folding):
         The losses of a step that reach a parameter add up to n times the first of them, whether or
         not each was divided by n, and so do their Hessians.
         """
-        counts = self._numbers_of_losses()
+        counts = self._numbers_of_losses() if self._warmed else {}
         self._warmed, self._reached, self._before = [], {}, None
         several = {p: n for p, n in counts.items() if n > 1 and self._measured(p)}
         for parameter, losses in several.items():
@@ -176,7 +176,7 @@ class Provisional(Folding):
         """
         counts = [float(self._reached.get(parameter, 0)) for parameter in self._warmed]
         ranks = self._ranks()
-        if self._warmed and ranks is not None:
+        if ranks is not None:
             both = ranks.mean_numbers([*counts, *(float(n > 0) for n in counts)])
             halves = both[: len(counts)], both[len(counts) :]
             counts = [n / share if share else n for n, share in zip(*halves, strict=True)]

@@ -60,7 +60,8 @@ class Settling(Agreeing):
 
     def _refuse_capture(self) -> None:
         """Raise in a capture that was not announced: a graph would repeat what the host decided."""
-        if not capturing(next(p.device for g in self.param_groups for p in g["params"])):
+        first = next(group["params"][0] for group in self.param_groups if group["params"])
+        if not capturing(first.device):
             return
         if not any(group["capturable"] for group in self.param_groups):
             raise RuntimeError(_NOT_CAPTURABLE)
@@ -119,9 +120,8 @@ class Settling(Agreeing):
     def _fold_on_device(self, contributions: Mapping[Tensor, Tensor]) -> None:
         """Fold one vector's contributions where all are finite; count them as dropped elsewhere."""
         if self._usual(contributions):
-            products = [contributions[p] for p in self._columns[0].parameters]
             group, damped = self.param_groups[0], self._damped[0]
-            at_once.fold(self._kind, self._columns[0], products, group, damped)
+            at_once.fold(self._kind, self._columns[0], list(contributions.values()), group, damped)
             return
         fine = device_numbers.all_fine(list(contributions.values()))
         for place, group in enumerate(self.param_groups):
@@ -142,12 +142,11 @@ class Settling(Agreeing):
             return False
         columns = self._columns[0]
         asked = (group["damping"], group["damping_kind"])
-        whole = len(contributions) == len(columns.parameters)
         return (
-            whole
-            and capture.runs_kernels(columns.parameters[0].device)
+            capture.runs_kernels(columns.parameters[0].device)
+            and columns.are(list(contributions))
             and self._damped[0].is_for(columns, asked)
-            and all(p in contributions and p.numel() for p in columns.parameters)
+            and all(map(Tensor.numel, columns.parameters))
             and len({c.dtype for c in contributions.values()}) == 1
         )
 

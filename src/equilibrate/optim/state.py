@@ -41,6 +41,17 @@ def wide(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
 
 
+def widened(tensor: Tensor, like: torch.dtype) -> Tensor:
+    """Return a tensor in the dtype that curvature of a parameter like this is kept in.
+
+    Example:
+        >>> widened(torch.ones(1), torch.bfloat16).dtype
+        torch.float32
+    """
+    # Asked here, for each tensor of a probe: `to` takes the host longer.
+    return tensor if tensor.dtype == wide(like) else tensor.to(wide(like))
+
+
 def allocate(parameter: Tensor, momentum: float) -> State:
     """Return the state of a parameter that was never probed."""
     state: State = {
