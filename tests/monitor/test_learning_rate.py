@@ -41,6 +41,28 @@ def test_the_edge_is_two_over_the_radius_of_the_dense_matrix():
     assert found.products == probes + 44
 
 
+@pytest.mark.parametrize("damping", [0.0, 0.1, 1e6])
+def test_an_absolute_damping_is_added_to_every_tensors_diagonal(damping):
+    model, loss = _network()
+    parameters = list(model.parameters())
+    matrix, probes = hessian(loss(), parameters), 4000
+    how = {"damping": damping, "damping_kind": "absolute", "probes": probes, "steps": 44}
+    found = suggest_learning_rate(loss(), parameters, **how)
+    denominators = equilibration(matrix) + damping
+    radius = torch.linalg.eigvals(matrix / denominators[:, None]).abs().max()
+    assert found.edge == pytest.approx(2 / float(radius), rel=4 / math.sqrt(probes))
+    if damping > 1e3:  # gradient descent
+        sharpness = torch.linalg.eigvalsh(matrix).abs().max()
+        assert found.edge / damping == pytest.approx(2 / float(sharpness), rel=1e-4)
+
+
+def test_an_element_without_curvature_sets_no_limit_without_damping():
+    w = torch.ones(3, dtype=torch.float64, requires_grad=True)
+    loss = (torch.tensor([0.0, 2.0, 4.0], dtype=torch.float64) * w**2).sum()
+    found = suggest_learning_rate(loss, [w], damping=0.0, damping_kind="absolute")
+    assert found.edge == pytest.approx(2.0)
+
+
 @pytest.mark.parametrize("factor", [1e-6, 1e6])
 def test_the_scale_of_the_loss_changes_nothing(factor):
     model, loss = _network()

@@ -84,6 +84,7 @@ def suggest_learning_rate(
     parameters: ParamsT,
     *,
     damping: float = 1e-2,
+    damping_kind: str = "relative",
     momentum: float = 0.0,
     nesterov: bool = False,
     probes: int = 20,
@@ -111,7 +112,9 @@ def suggest_learning_rate(
         loss: a live scalar loss.
         parameters: those that ESGD will train, in any way it takes them; of groups the parameters
             alone are read, and the settings below hold for all.
-        damping: ESGD's, relative to each tensor's mean diagonal.
+        damping: ESGD's.
+        damping_kind: ESGD's: "relative" to each tensor's mean diagonal, or "absolute". With an
+            absolute damping far above D, edge / damping is that of plain gradient descent.
         momentum: ESGD's.
         nesterov: ESGD's.
         probes: random vectors for D, as many as ESGD's warm-up takes.
@@ -128,7 +131,9 @@ def suggest_learning_rate(
     """
     _check_whole("probes", probes, 2, "one vector alone tells nothing of its error.")
     _check_whole("steps", steps, FEWEST_STEPS, _TOO_FEW_STEPS)
-    own = _trained(parameters, damping=damping, momentum=momentum, seed=seed)
+    own = _trained(
+        parameters, damping=damping, damping_kind=damping_kind, momentum=momentum, seed=seed
+    )
     live = LiveLoss(loss, own)
     hessian = partial(live, wanted=range(len(own)))
     found = estimate_equilibration(
@@ -140,7 +145,11 @@ def suggest_learning_rate(
             "check that the loss is finite and twice differentiable here"
         )
     nodes = lanczos(
-        hessian, own, steps=steps, diagonal=_denominators(found.value, damping), seed=seed
+        hessian,
+        own,
+        steps=steps,
+        diagonal=_denominators(found.value, damping, damping_kind),
+        seed=seed,
     ).nodes
     smallest, largest = float(nodes.min()), float(nodes.max())
     lr, edge = rate_and_edge(smallest, largest, momentum, nesterov)
@@ -161,8 +170,11 @@ def _trained(parameters: ParamsT, **settings: Any) -> list[Tensor]:
     return [p for group in groups for p in group["params"] if p.requires_grad]
 
 
-def _denominators(diagonals: list[Tensor], damping: float) -> list[Tensor]:
-    """Return D plus a share of its mean, tensor by tensor; the mean where D is zero."""
+def _denominators(diagonals: list[Tensor], damping: float, damping_kind: str) -> list[Tensor]:
+    """Return D plus damping; relative to a tensor's mean, the mean stands where D is zero."""
+    if damping_kind == "absolute":
+        # Where both are zero the row of H is, and any number does.
+        return [denominator(d, damping, 0.0 if damping else 1.0) for d in diagonals]
     seen = sum(int((d > 0).sum()) for d in diagonals)
     everywhere = sum(float(d.sum()) for d in diagonals) / max(1, seen)
     result = []
