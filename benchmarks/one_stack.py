@@ -1,12 +1,16 @@
-"""A study whose trials all train in one stack, with its progress on the screen."""
+"""A study whose trials all train in one stack, with its progress on the screen.
+
+On a CPU they train one after the other: a stack of such networks takes longer there.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
 
-from equilibrate.paper.studies import AT_ONCE
-from equilibrate.study.course import Moment
+from equilibrate.paper.records import AT_ONCE
+from equilibrate.study.alone import Alone
+from equilibrate.study.course import Moment, Trainer
 from equilibrate.study.methods import Method
 from equilibrate.study.problem import Problem
 from equilibrate.study.stack import Stack
@@ -34,16 +38,22 @@ def train(
             shown[0] = moment.done
             print(f"{problem.name}: {moment.done / moment.total:.0%}", flush=True)
 
+    width = AT_ONCE if device.type == "cuda" else 1
+
+    def make_trainer(members: list[Trial]) -> Trainer:
+        if width > 1:
+            return Stack(problem, methods, members, device)
+        method = methods if isinstance(methods, Method) else methods[members[0].method]
+        return Alone(problem, method, members, device)
+
     run_study(
         problem,
         trials,
         folder,
-        make_trainer=lambda members: Stack(problem, methods, members, device),
-        together=lambda members: [
-            members[k : k + AT_ONCE] for k in range(0, len(members), AT_ONCE)
-        ],
+        make_trainer=make_trainer,
+        together=lambda members: [members[k : k + width] for k in range(0, len(members), width)],
         evaluate_every=evaluate_every,
         report=report,
         device=device,
-        mixed=True,
+        mixed=width > 1,
     )

@@ -64,6 +64,30 @@ def test_it_says_what_it_did(computed):
     momentum.draw(SMALL, records)
 
 
+def test_arms_that_are_recorded_are_shown_and_the_others_named(computed, tmp_path):
+    folder, records, _ = computed
+    (path,) = folder.glob("damped-*/records.jsonl")
+    kept = [line for line in path.read_text().splitlines() if '"method":"adam"' not in line]
+    (tmp_path / path.parent.name).mkdir()
+    (tmp_path / path.parent.name / path.name).write_text("\n".join(kept) + "\n")
+    progress = Progress("", 1.0, stream=None)
+    found = momentum.compute(SMALL, Store(tmp_path, frozen=True), progress, PROBLEMS)
+    assert found == [r for r in records if r.get("method") != "adam" and "timing" not in r]
+    assert momentum.describe(SMALL, records).notes[-1].startswith("Time")
+    said = momentum.describe(SMALL, found).notes[-1]
+    assert said == "Not trained yet: Adam (CURVES-like (not CURVES))."
+    momentum.draw(SMALL, found)
+
+
+def test_s17_counts_what_is_recorded_of_it():
+    behind = AS_SAID | {"esgd": 0.8}
+    some = [r for r in _straight({"nag": 0.7, "esgd": 0.6}) if r["seed"] < 3]
+    (judged,) = momentum_claims.claims(_with(behind), [], FIRST_RUNGS, damped=some)
+    assert judged.verdict == "holds"
+    assert "damped: best of 2 trials" in judged.evidence
+    assert momentum_claims.claims([], [], FIRST_RUNGS, damped=some) == []
+
+
 def _straight(finals):
     """The winners of `_with` and, of every arm, a setting that ends higher; nothing shorter."""
     won = [record for record in _with(finals) if record["epochs"] == 2500]

@@ -6,6 +6,7 @@ data, and shows what is there before the whole is: a task without its search is 
 seeds and times that are not recorded yet are missing.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -50,6 +51,7 @@ class ArmSearch:
         timed_together: trials in the stack that the time of an update is measured on.
         quick: whether it is a part of a quick figure, whose records lie apart.
         optional: whether it is left out where its data files are not at hand.
+        apart: whether arms that are recorded are shown while others are not.
     """
 
     figure: str
@@ -66,6 +68,7 @@ class ArmSearch:
     carried: Collection[str] = ()
     quick: bool = False
     optional: bool = False
+    apart: bool = False
 
     @property
     def study(self) -> str:
@@ -173,7 +176,16 @@ def _searched(asked: ArmSearch, store: Store, trial: Callable[..., Trial]) -> li
     ]
     if store.frozen:
         later = [listed for listed in later if known(store, asked.study, listed) == listed]
+    if store.frozen and asked.apart:
+        missing = {t.method for t in first} - _complete(first, known(store, asked.study, first))
+        first = [each for each in first if each.method not in missing] or first
     return [first, *later]
+
+
+def _complete(trials: Sequence[Trial], recorded: Sequence[Trial]) -> set[str]:
+    """Return the methods of which every trial is recorded."""
+    asked, there = (Counter(trial.method for trial in listed) for listed in (trials, recorded))
+    return {method for method, number in asked.items() if there[method] == number}
 
 
 def _timed(asked: ArmSearch, problem: Problem, store: Store) -> list[Data]:

@@ -18,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from equilibrate.paper import momentum_claims, momentum_drawing
+from equilibrate.paper.arm_drawing import TITLES
 from equilibrate.paper.arm_search import ArmSearch, Problems, Round, compute_searches, split
 from equilibrate.paper.damped_arms import DAMPED
 from equilibrate.paper.falling_arms import FALLING_ROUNDS
@@ -119,6 +120,7 @@ def _straight(chosen: Settings, task: Task) -> ArmSearch:
         search=Search((task.epochs,)),
         epochs=task.epochs,
         seeds=range(1, chosen.seeds),
+        apart=True,
     )
 
 
@@ -150,7 +152,19 @@ def draw(chosen: Settings, records: Records) -> "Picture":
 def describe(chosen: Settings, records: Records) -> Description:
     """Return caption and tables."""
     straight = chosen.study == "damped"
-    return momentum_drawing.describe(*split(records), _first_rungs(chosen), straight=straight)
+    found = momentum_drawing.describe(*split(records), _first_rungs(chosen), straight=straight)
+    missing = _not_recorded(chosen, records)
+    return replace(found, notes=(*found.notes, missing)) if missing else found
+
+
+def _not_recorded(chosen: Settings, records: Records) -> str:
+    """Say which arms of which task are missing, of those that have any."""
+    there = {(record["task"], record["method"]) for record in split(records)[0]}
+    told = []
+    for task in dict.fromkeys(task for task, _ in there):
+        names = [MOMENTUM_ARMS[arm].label for arm in chosen.arms if (task, arm) not in there]
+        told += [f"{', '.join(names)} ({TITLES[task]})"] if names else []
+    return f"Not trained yet: {'; '.join(told)}." if told else ""
 
 
 def joint(chosen: Settings, records: Records, others: Mapping[str, Records]) -> list[Judgement]:
