@@ -18,7 +18,16 @@ from equilibrate.study.journal import read_records
 from equilibrate.study.progress import Progress
 
 RESULTS = Path(__file__).parents[2] / "results"
-PUBLISHED = ("figure1", "figure2", "figure3", "figure4", "robustness", "momentum", "falling")
+PUBLISHED = (
+    "figure1",
+    "figure2",
+    "figure3",
+    "figure4",
+    "robustness",
+    "momentum",
+    "falling",
+    "damped",
+)
 NUMBER = re.compile(r"-?\d+\.?\d*(?:e-?\d+)?")
 
 
@@ -121,6 +130,7 @@ def test_the_page_on_momentum_tells_how_the_winners_of_all_rounds_ended():
     assert told == list(ended.values())
 
 
-def test_the_picture_on_the_page_is_the_one_published():
-    page = RESULTS.parent / "docs" / "falling.png"
-    assert page.read_bytes() == (RESULTS / "falling.png").read_bytes()
+@pytest.mark.parametrize("name", ["falling", "damped"])
+def test_the_picture_on_the_page_is_the_one_published(name):
+    page = RESULTS.parent / "docs" / f"{name}.png"
+    assert page.read_bytes() == (RESULTS / f"{name}.png").read_bytes()

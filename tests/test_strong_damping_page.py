@@ -1,0 +1,104 @@
+"""The page on momentum with more damping tells what its records say."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks.strong_damping import METHODS, found
+from equilibrate.study.journal import read_records
+from equilibrate.study.outcome import final_error
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs" / "strong-damping.md").read_text()
+SMALL = {"mnist": "MNIST, 14 x 14", "curves-like": "CURVES-like, 14 x 14"}
+
+
+def rows_after(text):
+    """The cells of the first table behind a text, without its head."""
+    after = PAGE[PAGE.index(text) :]
+    (table,) = re.findall(r"(?:^\|.*\n)+", after, re.MULTILINE)[:1]
+    return [[cell.strip() for cell in row.split("|")[1:-1]] for row in table.splitlines()[2:]]
+
+
+def tried(task, method):
+    return found(ROOT / "results" / "strong-damping" / task, method)
+
+
+def test_the_best_of_every_method():
+    for name, number, *cells in rows_after("<!-- strong damping: best -->"):
+        assert len(tried("mnist", name)) == int(number)
+        for task, told, settings in zip(SMALL, cells[::2], cells[1::2], strict=True):
+            listed = tried(task, name)
+            if told == "-":
+                assert not listed
+                continue
+            own = listed[0]["settings"]
+            assert told == f"{final_error(listed[0]):.3g}"
+            for part in settings.split(" of each")[0].split(", "):
+                key, value = part.split()
+                assert own[key] == float(value)
+            assert ("each tensor" in settings) == (
+                own.get("damping_kind") is None and name == "ESGD"
+            )
+    dead = [final_error(record) for record in tried("mnist", "Adam")]
+    assert len(dead) == 12
+    assert min(dead) > 10
+
+
+def test_the_errors_by_damping():
+    dampings = [0.03, 0.1, 0.3, 1.0, 3.0]
+    for label, *cells in rows_after("<!-- strong damping: by damping -->"):
+        (task,) = (task for task, title in SMALL.items() if title == label)
+        long = [r for r in tried(task, "ESGD") if r["settings"]["decay"] == 0.9995]
+        absolute = [r for r in long if r["settings"].get("damping_kind") == "absolute"]
+        ends = [
+            min(final_error(r) for r in absolute if r["settings"]["damping"] == damping)
+            for damping in dampings
+        ]
+        nag = [final_error(r) for r in tried(task, "NAG") if r["settings"]["momentum"] == 0.99]
+        assert cells == [f"{end:.3g}" for end in (*ends, min(nag))]
+
+
+@pytest.mark.parametrize("task", ["MNIST", "CURVES-like"])
+def test_the_ends_on_the_papers_networks(task):
+    records = read_records(ROOT / "results" / "records" / f"damped-{task.lower()}").values()
+    labels = {"nag": "NAG, Sutskever's schedule", "esgd": "ESGD + Nesterov"}
+    rows = {row[0]: row[1:] for row in rows_after(f"\n{task}:\n")}
+    assert rows.keys() == set(labels.values())
+    for method, label in labels.items():
+        own = sorted((r for r in records if r["method"] == method), key=final_error)
+        best, other = own
+        curve = dict(zip(best["curve"]["updates"], best["curve"]["error"], strict=True))
+        early, end, settings, rest = rows[label]
+        assert early == f"{min(_at(r, 30_000) for r in own):.3g}"
+        assert end == f"{curve[750_000]:.3g}"
+        assert settings.startswith(f"lr {best['settings']['lr']:g}, rising to")
+        assert f"rising to {best['settings']['momentum']:g}" in settings
+        assert f"(lr {other['settings']['lr']:g}" in rest
+        died = final_error(other) > 10
+        assert rest.startswith("died" if died else f"{final_error(other):.3g}")
+
+
+def _at(record, updates):
+    curve = record["curve"]
+    return dict(zip(curve["updates"], curve["error"], strict=True))[updates]
+
+
+def test_on_curves_like_images_esgd_is_below_every_rival_at_every_point():
+    folders = [ROOT / "results" / "records" / f"{study}-curves-like" for study in
+               ("momentum", "falling", "damped")]  # fmt: skip
+    runs = [r for folder in folders for r in read_records(folder).values() if r["epochs"] == 7500]
+    ours = min((r for r in runs if r["method"] == "esgd"), key=final_error)
+    rivals = [r for r in runs if r["method"] != "esgd"]
+    assert {r["method"] for r in rivals} == {"nag", "rmsprop", "adam", "jacobi"}
+    own = dict(zip(ours["curve"]["updates"], ours["curve"]["error"], strict=True))
+    for rival in rivals:
+        theirs = dict(zip(rival["curve"]["updates"], rival["curve"]["error"], strict=True))
+        shared = [updates for updates in own if updates and updates in theirs]
+        assert len(shared) > 50
+        assert all(own[updates] < theirs[updates] for updates in shared), rival["settings"]
+
+
+def test_every_method_of_the_benchmark_is_named():
+    assert all(name in PAGE for name in METHODS)
