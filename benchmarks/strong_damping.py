@@ -11,7 +11,7 @@ along half a cosine, momentum on Sutskever's schedule. Learning rates are writte
 (typical scale + damping), so that s is the step of a typical element at every damping. The squared
 error over the training set, one seed; the best of every method is then trained with more of them,
 all anew. What is learned here is tried on the paper's networks by
-`equilibrate paper falling`, with as many trials for every method.
+`equilibrate paper damped`, with as many trials for every method.
 """  # noqa: E501
 
 import argparse
@@ -139,8 +139,8 @@ def train(problem: Problem, folder: Path, given: argparse.Namespace) -> None:
     methods = {METHODS[name].name: METHODS[name] for name in given.methods}
     asked = {m: trials(problem, m, precision_of(given.device)) for m in given.methods}
     if given.seeds:
-        best = {m: found(folder, m)[0] for m in given.methods}
-        asked = {m: again(listed[0], best[m], given.seeds) for m, listed in asked.items()}
+        best = {m: found(folder, m)[:1] for m in given.methods}
+        asked = {m: again(asked[m][0], won, given.seeds) for m, own in best.items() for won in own}
         folder = folder.with_name(f"{folder.name}-seeds")
     every = [trial for listed in asked.values() for trial in listed]
     one_stack.train(problem, methods, every, folder, given.device, EPOCHS / 30)

@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -64,6 +65,7 @@ ADDED = {
     "not a number": (float("nan"), None),
     "within a list": ([1.0, float("inf")], [1.0, None]),
     "within a dict": ({"a": (float("nan"), 2)}, {"a": [None, 2]}),
+    "a mapping": (MappingProxyType({"a": float("nan")}), {"a": None}),
     "a tensor": (torch.tensor(0.25, requires_grad=True), 0.25),
     "a vector": (torch.tensor([1.0, float("nan")]), [1.0, None]),
     "NumPy's number": (np.float32(0.5), 0.5),

@@ -49,6 +49,11 @@ def _numbers(record):
     return record["key"], record["curve"]["error"]
 
 
+def test_a_task_without_the_arm_is_left_out():
+    quick = run._part(figures.FIGURES["figure3"], quick=True, means=run.Means(arms=("jacobi",)))
+    assert [(task.problem, task.arms) for task in quick.tasks] == [("curves-like", ("jacobi",))]
+
+
 def test_an_arm_that_a_figure_has_not_is_refused(capsys):
     for command, said in {
         "figure1 --arm esgd": "--arm is not for figure1, but for figure3",

@@ -8,7 +8,7 @@ from equilibrate.paper import momentum, momentum_claims
 from equilibrate.paper.damped_arms import DAMPED
 from equilibrate.paper.figures import FIGURES
 from equilibrate.paper.momentum_arms import MOMENTUM_ARMS, momentum_arms
-from equilibrate.paper.records import Store
+from equilibrate.paper.records import NotRecorded, Store
 from equilibrate.study.progress import Progress
 from equilibrate.study.stacked_rules import why_not_stacked
 from tests.paper.made_up import falling, made_up
@@ -79,13 +79,40 @@ def test_arms_that_are_recorded_are_shown_and_the_others_named(computed, tmp_pat
     momentum.draw(SMALL, found)
 
 
+def test_a_task_with_half_an_arm_hides_no_other(computed, tmp_path):
+    """And is itself not recorded."""
+    folder, _, _ = computed
+    (path,) = folder.glob("damped-*/records.jsonl")
+    half, *_ = (line for line in path.read_text().splitlines() if '"method":"esgd"' in line)
+    (tmp_path / path.parent.name).mkdir()
+    (tmp_path / path.parent.name / path.name).write_text(half + "\n")
+    two = replace(SMALL, tasks=MOMENTUM.tasks)
+    frozen, going = Store(tmp_path, frozen=True), Progress("", 1.0, stream=None)
+    with pytest.raises(NotRecorded):
+        momentum.compute(two, frozen, going, PROBLEMS)
+    first = replace(SMALL, tasks=MOMENTUM.tasks[:1], arms=("nag",))
+    momentum.compute(first, Store(tmp_path, timed=False), Progress("", 99.0, stream=None), PROBLEMS)
+    found = momentum.compute(two, frozen, going, PROBLEMS)
+    assert {record["task"] for record in found} == {"mnist"}
+
+
 def test_s17_counts_what_is_recorded_of_it():
     behind = AS_SAID | {"esgd": 0.8}
     some = [r for r in _straight({"nag": 0.7, "esgd": 0.6}) if r["seed"] < 3]
     (judged,) = momentum_claims.claims(_with(behind), [], FIRST_RUNGS, damped=some)
     assert judged.verdict == "holds"
-    assert "damped: best of 2 trials" in judged.evidence
+    alone = "NAG, Sutskever's schedule and ESGD + Nesterov alone"
+    assert f"damped ({alone}): best of 2 trials" in judged.evidence
     assert momentum_claims.claims([], [], FIRST_RUNGS, damped=some) == []
+
+
+def test_s17_tells_of_a_rival_that_alone_is_recorded():
+    rival = _straight({"nag": 0.6})
+    (judged,) = momentum_claims.claims(_with(AS_SAID), [], FIRST_RUNGS, damped=rival)
+    assert judged.verdict == "holds with a correction"  # its 0.6 is as good as ESGD's 0.62
+    how = "mnist, falling learning rate and more damping"
+    assert judged.numbers[how]["nag"] == pytest.approx(0.6 * 1.02)
+    assert "more damping, 750,000 updates: NAG, Sutskever's schedule 0.612" in judged.ours
 
 
 def _straight(finals):
@@ -119,7 +146,9 @@ def test_s17_takes_every_arm_from_the_study_where_it_ends_lowest(damped, verdict
 def test_the_studies_beside_it_judge_it():
     figure = FIGURES["damped"]
     chosen, records = figure.settings(False), _straight(AS_SAID)
-    assert figure.joint(chosen, records, {}) == []
+    (by_itself,) = figure.joint(chosen, records, {})
+    assert by_itself.verdict == "holds"
+    assert figure.joint(chosen, records, {"momentum": []}) == []
     behind = {"falling": _with(AS_SAID | {"esgd": 0.8}), "damped": records}
     own = _with(AS_SAID | {"esgd": 0.9})
     (judged,) = FIGURES["momentum"].joint(chosen, own, behind)

@@ -14,6 +14,7 @@ from equilibrate.paper.arm_search import split
 from equilibrate.paper.arms import ARMS, PUBLISHED
 from equilibrate.paper.records import NotRecorded, Store
 from equilibrate.study.files import StudyError
+from equilibrate.study.naming import digest
 from equilibrate.study.problems import BUILT_IN
 from equilibrate.study.progress import Progress
 from equilibrate.study.space import LogUniform
@@ -115,6 +116,11 @@ def _cut(record):
     return cut
 
 
+def _sealed(record):
+    content = {name: value for name, value in record.items() if name != "checksum"}
+    return {**content, "checksum": digest(content)}
+
+
 def test_of_two_long_runs_the_one_that_came_further_is_shown(computed):
     _, records, _ = computed
     long = [r for r in records if r.get("task") == "mnist" and r["epochs"] == 3]
@@ -141,6 +147,27 @@ def test_where_no_seed_was_carried_on_the_shorter_run_is_read(computed, tmp_path
     for arm in arms_of(found, "mnist").values():
         assert [record["seed"] for record in arm.seeds] == [0, 1]
         assert arm.longest["seed"] == 0
+
+
+def test_a_seed_that_was_ended_early_takes_no_ones_place(computed, tmp_path):
+    """Of all arms the shorter runs count then: arms are compared at the same seeds."""
+    folder, records, _ = computed
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    short = replace(FIGURE3, tasks=tuple(replace(t, long_epochs=t.epochs) for t in FIGURE3.tasks))
+    progress = Progress("figure3", figure3.units(short), stream=None)
+    compute(short, Store(tmp_path), progress)
+    long = [r for r in records if r.get("seed") and r["epochs"] == 3]
+    ended = {r["key"] for r in long if r["method"] == "esgd"}
+    path = tmp_path / "figure3-mnist" / "records.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    early = [_sealed(_cut(_cut(r))) if r["key"] in ended else r for r in lines]
+    path.write_text("".join(json.dumps(line) + "\n" for line in early))
+    for store in (Store(tmp_path, frozen=True), Store(tmp_path, timed=False)):
+        found, _ = split(compute(FIGURE3, store, progress))
+        for arm in arms_of(found, "mnist").values():
+            assert [record["seed"] for record in arm.seeds] == [0, 1]
+            assert all(record["status"] == "finished" for record in arm.seeds)
+            assert [record["seed"] for record in arm.long] == [0]
 
 
 def _no_data(name):

@@ -38,6 +38,15 @@ def _without(finals, task="mnist"):
     return records
 
 
+def _carried(finals, task="mnist"):
+    """The same with seed 0 cut on its way and seed 1 at the end, as two runs on a GPU left it."""
+    records = _without(finals, task)
+    for run in [r for r in records if r["epochs"] == 2500]:
+        records.append({**run, "seed": 1})
+        cut_short(run, 6)
+    return records
+
+
 def _judged(records, plain=()):
     return {j.claim: j for j in momentum_claims.claims(records, plain, FIRST_RUNGS)}
 
@@ -50,6 +59,15 @@ def test_nothing_is_judged_while_records_are_missing():
     assert _judged([], _without(WITHOUT)) == {}
     searched = [record for record in _with(AS_SAID) if record["epochs"] == 400]
     assert _judged(searched, _without(WITHOUT)) == {}
+
+
+def test_s16_compares_at_a_seed_that_both_sides_have():
+    """Without momentum seed 1 came further, with it there is seed 0 alone."""
+    alone = [record for record in _with(AS_SAID) if record["seed"] == 0]
+    judged = _judged(alone, _carried(WITHOUT))
+    assert "MNIST, 2350 epochs" in judged["S16"].ours
+    both = _judged(_with(AS_SAID), _carried(WITHOUT))
+    assert "MNIST, 2500 epochs" in both["S16"].ours
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ W&B is `Monitor(model, optimizer, wandb.log)`; MLflow is
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -63,7 +63,9 @@ def _plain(record: Record) -> Record:
 
 
 def _listed(value: Any) -> Any:
-    """Return a tensor, or NumPy's numbers and arrays, as Python's own; text for anything else."""
+    """Return tensors, NumPy's numbers and mappings as Python's own; text for anything else."""
+    if isinstance(value, Mapping):
+        return dict(value)
     return value.tolist() if hasattr(value, "tolist") else str(value)
 
 

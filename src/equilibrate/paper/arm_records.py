@@ -22,7 +22,7 @@ class Arm:
         searched: the records of its search.
         best: the trial of the search that won.
         seeds: the winner's settings at every seed, as long as the search or as the longest run.
-        longest: the winner as long as it was trained; of two seeds the one that came further.
+        long: the winner as long as it was trained, at every seed that was.
     """
 
     name: str
@@ -30,7 +30,12 @@ class Arm:
     searched: Sequence[Data]
     best: Mapping[str, Any]
     seeds: Sequence[Data]
-    longest: Mapping[str, Any]
+    long: Sequence[Data]
+
+    @property
+    def longest(self) -> Data:
+        """The longest run; of two seeds the one that came further."""
+        return max(self.long, key=_length)
 
     def error(self, epoch: float | None = None) -> Spread:
         """The error at an epoch (at the end of the runs where None is given), over seeds."""
@@ -136,17 +141,22 @@ def arms_of(
         best = furthest(searched)
         if best is not None:
             same = [r for r in own if canonical(r["settings"]) == canonical(best["settings"])]
-            longest = max(same, key=_length)
-            length = longest["epochs"] if long_seeds else shortest
-            seeds = sorted((r for r in same if r["epochs"] == length), key=lambda r: r["seed"])
-            found[name] = Arm(name, method.label, searched, best, seeds, longest)
+            most = max(record["epochs"] for record in same)
+            long, short = (_of_length(same, epochs) for epochs in (most, shortest))
+            seeds = long if long_seeds else short
+            found[name] = Arm(name, method.label, searched, best, seeds, long)
     return found
 
 
-def _length(record: Data) -> tuple[int, float, bool]:
-    """How long a run was to be, how far it came, and whether it is the one of the search."""
+def _of_length(records: Sequence[Data], epochs: int) -> list[Data]:
+    own = [record for record in records if record["epochs"] == epochs]
+    return sorted(own, key=lambda record: int(record["seed"]))
+
+
+def _length(record: Data) -> tuple[float, bool]:
+    """How far a run came, and whether it is the one of the search."""
     came = record["curve"]["epoch"][-1:] or [0]
-    return int(record["epochs"]), float(came[0]), record["seed"] == SEARCH_SEED
+    return float(came[0]), record["seed"] == SEARCH_SEED
 
 
 def told(spread: Spread) -> str:

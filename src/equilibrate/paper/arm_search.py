@@ -9,7 +9,7 @@ seeds and times that are not recorded yet are missing.
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 from equilibrate.paper.arm_records import furthest, up_to
 from equilibrate.paper.arm_timing import timing
 from equilibrate.paper.records import AT_ONCE, Data, NotRecorded, Store
-from equilibrate.paper.studies import known, study_folder, train
+from equilibrate.paper.studies import known, recorded, study_folder, train
 from equilibrate.study.journal import read_records
 from equilibrate.study.methods import Method
 from equilibrate.study.mnist import mnist_at_hand, mnist_missing
@@ -106,8 +106,10 @@ def compute_searches(
             progress.advance(asked.work, computed=False)
             continue
         problem = problems[asked.problem](store.data)
-        records += _trained(asked, problem, store, progress)
-        records += _timed(asked, problem, store)
+        trained = _trained(asked, problem, store, progress)
+        records += trained + (_timed(asked, problem, store) if trained else [])
+    if not records:
+        raise NotRecorded("no arm of any task is recorded")
     return records
 
 
@@ -154,17 +156,26 @@ def _repeated(
 ) -> list[list[Trial]]:
     """Return the winners with more seeds, those of one length together, the longest first.
 
-    Where nothing is trained, those that are recorded: of a seed that should have been carried on,
-    the shorter run where that is all there is.
+    Where nothing is trained, those that are recorded.
     """
-    found = []
-    for arm, own in winners.items():
-        for seed in asked.seeds:
-            lengths = sorted({asked.length(arm, seed), asked.seed_epochs}, reverse=True)
-            options = [trial(arm, own, seed, epochs) for epochs in lengths]
-            found += (known(store, asked.study, options) if store.frozen else options)[:1]
+    pairs = [(arm, seed) for arm in winners for seed in asked.seeds]
+    listed = [trial(arm, winners[arm], seed, asked.length(arm, seed)) for arm, seed in pairs]
+    if not _carried_on([each for each in listed if each.epochs > asked.seed_epochs], asked, store):
+        listed = [replace(each, epochs=asked.seed_epochs) for each in listed]
+    found = known(store, asked.study, listed) if store.frozen else listed
     lengths = sorted({each.epochs for each in found}, reverse=True)
     return [[each for each in found if each.epochs == epochs] for epochs in lengths]
+
+
+def _carried_on(trials: Sequence[Trial], asked: ArmSearch, store: Store) -> bool:
+    """Tell whether seeds that are carried on count: not where one was ended before the others are.
+
+    All of them or none, so that arms are compared at the same seeds.
+    """
+    there = known(store, asked.study, trials) if trials else []
+    records = recorded(store, asked.study, there)
+    whole = not store.frozen or len(there) == len(trials)
+    return whole and all(past(record["curve"], asked.epochs) for record in records)
 
 
 def _searched(asked: ArmSearch, store: Store, trial: Callable[..., Trial]) -> list[list[Trial]]:
@@ -177,8 +188,8 @@ def _searched(asked: ArmSearch, store: Store, trial: Callable[..., Trial]) -> li
     if store.frozen:
         later = [listed for listed in later if known(store, asked.study, listed) == listed]
     if store.frozen and asked.apart:
-        missing = {t.method for t in first} - _complete(first, known(store, asked.study, first))
-        first = [each for each in first if each.method not in missing] or first
+        complete = _complete(first, known(store, asked.study, first))
+        first = [each for each in first if each.method in complete]
     return [first, *later]
 
 

@@ -74,8 +74,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--arm", action="append", default=[], metavar="NAME",
-        help="train one method of a study alone, in an --out of its own: small stacks run side by "
-        "side on a GPU; records.jsonl of several such runs, one behind the other, are the study's",
+        help="train one method of a study alone, untimed, in an --out of its own, beside others; "
+        "append the records.jsonl of such runs to each other to get the study's",
     )  # fmt: skip
     parser.add_argument(
         "--seeds", type=count, metavar="N",
@@ -162,7 +162,7 @@ def _run(arguments: argparse.Namespace, command: str) -> Path:
         tasks=tuple(arguments.task),
         arms=tuple(arguments.arm),
         at_once=arguments.at_once,
-        timed=not arguments.untimed,
+        timed=not (arguments.untimed or arguments.arm),  # arms are timed side by side or not at all
         seeds=arguments.seeds,
         jobs=arguments.jobs,
     )

@@ -2,7 +2,8 @@
 
 Every arm (`arms.py`) is the best of a random search with equally many trials over equally many
 decades, at seed 0; on MNIST the winners go on to 750,000 updates, Sutskever's budget. They then
-train with two more seeds. The error is the squared error over the whole training set.
+train with two more seeds, the first of which goes on as far. The error is the squared error over
+the whole training set.
 
 Arms that came later are rounds of their own: records without them are shown as they are.
 """

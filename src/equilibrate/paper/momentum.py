@@ -210,10 +210,21 @@ FALLING = replace(
     joint=_falling_alone,
 )
 
+
+def _damped_alone(
+    chosen: Settings, records: Records, others: Mapping[str, Records]
+) -> list[Judgement]:
+    """Judge S17 where neither of the other studies, which else do it, is recorded."""
+    if chosen.quick or {"momentum", "falling"} & others.keys():
+        return []
+    own = split(records)[0]
+    return momentum_claims.claims([], [], _first_rungs(chosen), damped=own)
+
+
 DAMPED_FIGURE = replace(
     FALLING,
     name="damped",
     title="The same with more damping, every setting trained to the end",
     settings=partial(settings, study="damped"),
-    joint=lambda chosen, records, others: [],  # `momentum` judges it, or `falling`
+    joint=_damped_alone,
 )

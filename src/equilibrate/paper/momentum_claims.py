@@ -10,7 +10,7 @@ from typing import Any
 from equilibrate.paper.arm_drawing import TITLES
 from equilibrate.paper.arm_records import Arm, ahead, arms_of, error_at, numbers_of, told
 from equilibrate.paper.figure import Judgement, Records, Verdict
-from equilibrate.paper.momentum_arms import PLAIN, momentum_arms
+from equilibrate.paper.momentum_arms import MOMENTUM_ARMS, PLAIN, momentum_arms
 from equilibrate.study.outcome import Spread
 
 Arms = Mapping[str, Arm]
@@ -83,7 +83,9 @@ def _evidence(tasks: Mapping[str, Arms], study: str = "momentum") -> str:
     arms = [arm for found in tasks.values() for arm in found.values()]
     trials, seeds = max(len(arm.searched) for arm in arms), _seeds(tasks)
     how = "all trained to the end" if study == "damped" else "by successive halving"
-    return f"{study}: best of {trials} trials an arm {how}, {seeds} seed(s)"
+    names = dict.fromkeys(arm.label for arm in arms)
+    alone = "" if len(names) == len(MOMENTUM_ARMS) else f" ({' and '.join(names)} alone)"
+    return f"{study}{alone}: best of {trials} trials an arm {how}, {seeds} seed(s)"
 
 
 def _seeds(tasks: Mapping[str, Arms]) -> int:
@@ -116,7 +118,7 @@ def _state_of_the_art(
         (HOW[name], task, arms)
         for name, own in studies.items()
         for task, arms in own.items()
-        if "esgd" in arms
+        if arms
     ]
     said = [_told(task, arms, first_rungs[task], how) for how, task, arms in listed]
     if verdict == "holds with a correction":
@@ -144,16 +146,17 @@ def _first(arms: Arms) -> bool:
 
 
 def _told(task: str, arms: Arms, first: int, how: str) -> str:
-    epoch, per_epoch = _common(arms), arms["esgd"].updates_per_epoch
+    epoch, per_epoch = _common(arms), next(iter(arms.values())).updates_per_epoch
     ends = ", ".join(f"{arm.label} {told(arm.error(epoch))}" for arm in arms.values())
     early = {name: min(error_at(r, first) for r in arm.searched) for name, arm in arms.items()}
     starts = ", ".join(f"{arms[name].label} {error:.3g}" for name, error in early.items())
     text = f"{TITLES[task]}{how}, {epoch * per_epoch:,.0f} updates: {ends}"
-    if task in MNIST:
+    ours = task in MNIST and "esgd" in arms
+    if ours:
         text += f" (published NAG {RECORD}; aim {AIM:.2f}"
         text += f" {'reached' if arms['esgd'].error().median <= AIM else 'not reached'})"
     text += f"; best of the search at {first * per_epoch:,.0f} updates: {starts}"
-    if task in MNIST:
+    if ours:
         text += f" (asked of ESGD: {EARLY}, {'met' if early['esgd'] <= EARLY else 'not met'})"
     return text
 
@@ -200,16 +203,22 @@ def _least(gains: Mapping[str, float]) -> bool:
 
 
 def _shared(mixed: Arms, plain: Arms) -> float:
-    """Return the last epoch that every method with a counterpart has reached on both sides."""
+    """Return the last epoch that every method has reached at one seed, on both sides."""
     pairs = [(mixed[n], plain[o]) for n, o in PLAIN.items() if n in mixed and o in plain]
-    return float(min(arm.trained for pair in pairs for arm in pair))
+    return min(_reached_by_both(*pair) for pair in pairs)
+
+
+def _reached_by_both(*arms: Arm) -> float:
+    furthest = [{r["seed"]: _came(r) for r in (*arm.seeds, *arm.long)} for arm in arms]
+    shared = set.intersection(*map(set, furthest))
+    return max(min(came[seed] for came in furthest) for seed in shared)
 
 
 def _at(epoch: float, *arms: Arm) -> list[Spread]:
     """Return the error of arms at an epoch, over the seeds that all of them were trained with."""
     found: list[dict[int, float]] = []
     for arm in arms:
-        runs = {record["seed"]: record for record in (*arm.seeds, arm.longest)}
+        runs = {record["seed"]: record for record in (*arm.seeds, *arm.long)}
         over = {s: r for s, r in runs.items() if r["status"] == "diverged" or _came(r) >= epoch}
         found.append({seed: error_at(record, epoch) for seed, record in over.items()})
     shared = set.intersection(*(set(errors) for errors in found))

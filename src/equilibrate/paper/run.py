@@ -55,9 +55,8 @@ def run(names: Sequence[str], out: Path, *, quick: bool, command: str, means: Me
     for name, figure in FIGURES.items():
         compute = partial(_compute, means=means) if name in wanted else _recorded
         result = compute(figure, out, quick)
-        if (
-            means.tasks or means.arms or means.seeds is not None
-        ):  # a part: drawn with all that is recorded
+        a_part = means.tasks or means.arms or means.seeds is not None
+        if a_part:  # drawn with all that is recorded
             result = _recorded(figure, out, quick) or result
         if result is not None:
             results.append(result)
@@ -173,9 +172,8 @@ def _with_arms(settings: Any, arms: Sequence[str]) -> Any:
     """Return the settings with those of their arms that were named."""
     if hasattr(settings, "arms"):
         return replace(settings, arms=tuple(arm for arm in settings.arms if arm in arms))
-    kept = [tuple(arm for arm in task.arms if arm in arms) for task in settings.tasks]
-    tasks = [replace(task, arms=own) for task, own in zip(settings.tasks, kept, strict=True)]
-    return replace(settings, tasks=tuple(tasks))
+    kept = [(task, tuple(arm for arm in task.arms if arm in arms)) for task in settings.tasks]
+    return replace(settings, tasks=tuple(replace(task, arms=own) for task, own in kept if own))
 
 
 @contextmanager
