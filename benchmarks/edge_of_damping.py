@@ -61,21 +61,25 @@ def _damping(settings: dict[str, Any]) -> float | None:
     return settings["damping"] if absolute else None if "damping" not in settings else -1.0
 
 
-def rows(name: str, data: Path | None, records: Path) -> Iterator[str]:
-    """Return the rows of one network."""
-    folders = [records / each for each in NETWORKS[name]]
-    problem = BUILT_IN[name](data)
-    found = [r["settings"] for f in folders for r in read_records(f).values()]
-    dampings = sorted({own["damping"] for own in found if (_damping(own) or -1) > 0})
-    for damping in (*dampings, None):
-        limit = edge(problem, damping)
-        ends = sorted(tried(folders, damping), key=lambda run: -run[2])
-        runs = sorted({run[:2]: run for run in ends}.values(), key=lambda run: run[2])
-        if not runs:
-            continue  # Jacobi's
-        told = "; ".join(f"{lr:g} ({lr / limit:.2g}), {m:g}: {end:.3g}" for lr, m, end in runs[:2])
-        label = "NAG" if damping is None else f"ESGD, damping {damping:g}"
-        yield f"| {name} | {label} | {limit:.3g} | {told} |"
+def best(folders: list[Path], damping: float | None) -> list[tuple[float, Any, float]]:
+    """Return the two best runs, each of another learning rate or momentum."""
+    ends = sorted(tried(folders, damping), key=lambda run: -run[2])
+    return sorted({run[:2]: run for run in ends}.values(), key=lambda run: run[2])[:2]
+
+
+def row(name: str, damping: float | None, limit: float, records: Path) -> str:
+    """Return what the table tells of a network at a damping, given the edge there."""
+    runs = best([records / each for each in NETWORKS[name]], damping)
+    told = "; ".join(f"{lr:g} ({lr / limit:.2g}), {m:g}: {end:.3g}" for lr, m, end in runs)
+    label = "NAG" if damping is None else f"ESGD, damping {damping:g}"
+    return f"| {name} | {label} | {limit:.3g} | {told} |"
+
+
+def dampings(name: str, records: Path) -> list[float | None]:
+    """Return the dampings at which ESGD was trained on a network; the last is None, for NAG."""
+    found = [r for each in NETWORKS[name] for r in read_records(records / each).values()]
+    own = {_damping(r["settings"]) for r in found if r["method"] == "esgd"}
+    return [*sorted(damping for damping in own if damping and damping > 0), None]
 
 
 def main() -> None:
@@ -88,8 +92,9 @@ def main() -> None:
     print("| network | | edge | the two best: lr (over the edge), momentum: end |")
     print("| --- | --- | --- | --- |")
     for name in given.networks:
-        for row in rows(name, given.data, given.records):
-            print(row, flush=True)
+        problem = BUILT_IN[name](given.data)
+        for damping in dampings(name, given.records):
+            print(row(name, damping, edge(problem, damping), given.records), flush=True)
 
 
 if __name__ == "__main__":

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.strong_damping import METHODS, found
+from benchmarks import edge_of_damping
+from benchmarks.strong_damping import found
 from equilibrate.study.journal import read_records
 from equilibrate.study.outcome import final_error
+from equilibrate.study.problems import BUILT_IN
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "strong-damping.md").read_text()
@@ -100,5 +102,29 @@ def test_on_curves_like_images_esgd_is_below_every_rival_at_every_point():
         assert all(own[updates] < theirs[updates] for updates in shared), rival["settings"]
 
 
-def test_every_method_of_the_benchmark_is_named():
-    assert all(name in PAGE for name in METHODS)
+def test_the_errors_over_seeds():
+    for name, *cells in rows_after("<!-- strong damping: seeds -->"):
+        for task, told in zip(SMALL, cells, strict=True):
+            ends = sorted(map(final_error, tried(f"{task}-seeds", name)))
+            assert len(ends) == 3
+            least, middle, most = (f"{end:.3g}" for end in ends)
+            assert told == f"{middle} [{least}, {most}]"
+
+
+def test_the_table_of_edges():
+    told = [" | ".join(row) for row in rows_after("python -m benchmarks.edge_of_damping")]
+    limits = iter(float(row.split(" | ")[2]) for row in told)
+    results = ROOT / "results"
+    rows = [
+        edge_of_damping.row(name, damping, next(limits), results)
+        for name in edge_of_damping.NETWORKS
+        for damping in edge_of_damping.dampings(name, results)
+    ]
+    assert list(map(_ends, rows)) == [_ends(f"| {row} |") for row in told]
+    again = edge_of_damping.edge(BUILT_IN["curves-like-14"](None), 0.3)
+    assert f"| curves-like-14 | ESGD, damping 0.3 | {again:.3g} |" in PAGE
+
+
+def _ends(row):
+    """A row without the shares of the edge, which is rounded there."""
+    return re.sub(r"\([\d.]+\)", "", row)

@@ -3,10 +3,11 @@
 With damping far above D, g / (D + damping) is a plain gradient step: a method that divides becomes
 NAG at the rate lr / damping. In the rounds of `falling_arms` ESGD was damped by a share of each
 tensor's own mean, so that where D is small steps stay long, and where it falls they grow. Here the
-damping is one number for all tensors and for the whole run: about half of the mean of D at the
-start, 1.1 on MNIST and 0.7 on CURVES-like images (Jacobi's: 0.09 and 0.06). On the small
-auto-encoders of `benchmarks.strong_damping` that was the better kind. Learning rates are those at
-which elements of the decoder move as NAG's do at its best.
+damping is one number for all tensors and for the whole run: on MNIST about half of the mean of D at
+the start, on CURVES-like images a fifth of it (that mean, over elements with any curvature, is 1.1
+and 0.7; Jacobi's 0.09 and 0.06). On the small auto-encoders of `benchmarks.strong_damping` such
+dampings ended below NAG. Learning rates are those at which elements of the decoder move as NAG's do
+at its best.
 
 The rounds of `falling_arms` chose their winners at 120,000 updates, and other ones were better at
 750,000. So nothing is chosen on the way here: every setting trains to the end, and the winner, the

@@ -86,9 +86,9 @@ def _what_was_tried(arms: Sequence[Arm], tried: Sequence[Tried], straight: bool)
         return "Every method has one trial, at settings nobody searched."
     if straight:
         return (
-            "Every method has two settings, chosen after the results of the other studies, both "
-            "trained to the end; ESGD and Jacobi are damped by one number for all tensors, and all "
-            "that can remember longer than there ('long memory'), but Adam, do."
+            "Two settings for every method, chosen after the results of the other studies and both "
+            "trained to the end. ESGD and Jacobi are damped by one number for all tensors; they "
+            "and RMSProp average over 2,000 steps ('long memory')."
         )
     told = (
         "Every method has a grid of three learning rates, inside one decade, times three "
