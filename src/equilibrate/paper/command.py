@@ -68,6 +68,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--at-once", type=count, default=AT_ONCE, metavar="N",
         help=f"trials of a study in one stack, at most (default: {AT_ONCE})",
     )  # fmt: skip
+    _add_parts(parser)
+    parser.add_argument(
+        "--jobs", type=few, default=1, metavar="N",
+        help="compute N figures, or tasks of a figure, at the same time (default: 1)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--records-only", action="store_true",
+        help="compute and record, draw nothing: for a machine without matplotlib",
+    )  # fmt: skip
+    parser.add_argument(
+        "--untimed", action="store_true",
+        help="leave the times of an update for a later run: for a GPU that others use as well",
+    )  # fmt: skip
+
+
+def _add_parts(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that ask for a part of a figure."""
     parser.add_argument(
         "--task", action="append", default=[], choices=TASKS,
         help="compute one task of a figure that has several: a part that runs beside another",
@@ -80,18 +97,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seeds", type=count, metavar="N",
         help=f"train winners with N seeds at most; a later run adds others ({', '.join(_ADDING)})",
-    )  # fmt: skip
-    parser.add_argument(
-        "--jobs", type=few, default=1, metavar="N",
-        help="compute N figures, or tasks of a figure, at the same time (default: 1)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--records-only", action="store_true",
-        help="compute and record, draw nothing: for a machine without matplotlib",
-    )  # fmt: skip
-    parser.add_argument(
-        "--untimed", action="store_true",
-        help="leave the times of an update for a later run: for a GPU that others use as well",
     )  # fmt: skip
 
 
