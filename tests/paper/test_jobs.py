@@ -6,14 +6,20 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from equilibrate import cli
+from equilibrate.paper import figure3, run
+from equilibrate.paper.figures import FIGURES
 from equilibrate.paper.processes import in_processes
+from equilibrate.paper.records import Store
 from equilibrate.study.files import StudyError
+from equilibrate.study.progress import Progress
+from tests.paper.shrunken import FIGURE3, PROBLEMS
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,6 +60,41 @@ def test_a_process_that_is_killed_is_told_with_what_to_do():
 def test_two_ways_to_share_the_work_are_one_too_many(capsys):
     assert cli.main(["paper", "figure1", "--jobs", "2", "--cluster", "local"]) == 2
     assert "choose one" in capsys.readouterr().err
+
+
+# --- the parts of a run
+
+
+def _named(name, quick):
+    parts = run._parts(FIGURES[name], quick, run.Means())
+    return [(*part.tasks, *part.arms) for part in parts]
+
+
+def test_parts_are_tasks_and_in_a_quick_figure_arms():
+    assert _named("figure1", True) == [()]
+    assert _named("figure3", False) == [("mnist",), ("curves-like",)]
+    quick = figure3.settings(True).tasks
+    assert _named("figure3", True) == [(task.problem, arm) for task in quick for arm in task.arms]
+
+
+def test_arms_of_a_quick_figure_trained_apart_are_the_figure(tmp_path):
+    """Each in a folder of its own, so that no process waits for another's lock."""
+    (task,) = (t for t in FIGURE3.tasks if t.problem == "curves-like")
+    chosen = replace(FIGURE3, tasks=(task,), trials=1, seeds=1, quick=True)
+
+    def computed(store, arms):
+        asked = replace(chosen, tasks=(replace(task, arms=arms),))
+        going = Progress("figure3", figure3.units(asked), stream=None)
+        return figure3.compute(asked, store, going, PROBLEMS)
+
+    for arm in task.arms:
+        computed(Store(tmp_path, timed=False), (arm,))
+    folders = sorted(path.name for path in tmp_path.iterdir())
+    assert folders == sorted(f"figure3-curves-like-quick-{arm}" for arm in task.arms)
+    before = errors_of(tmp_path)
+    assert computed(Store(tmp_path, frozen=True), task.arms)
+    computed(Store(tmp_path, timed=False), task.arms)
+    assert errors_of(tmp_path) == before
 
 
 # --- the command, on figures that are small

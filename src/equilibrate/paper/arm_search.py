@@ -7,19 +7,19 @@ seeds and times that are not recorded yet are missing.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from equilibrate.paper.arm_plan import ArmSearch
 from equilibrate.paper.arm_records import furthest, up_to
 from equilibrate.paper.arm_timing import timing
 from equilibrate.paper.records import AT_ONCE, Data, NotRecorded, Store
 from equilibrate.paper.studies import known, recorded, study_folder, train
 from equilibrate.study.journal import read_records
-from equilibrate.study.methods import Method
 from equilibrate.study.mnist import mnist_at_hand, mnist_missing
 from equilibrate.study.problem import Problem
 from equilibrate.study.progress import Progress
@@ -27,70 +27,6 @@ from equilibrate.study.search import Search, past
 from equilibrate.study.trial import Trial
 
 Problems = Mapping[str, Callable[[Path | None], Problem]]
-Round = Mapping[str, Sequence[Mapping[str, Any]]]
-"""The settings of the trials of every arm that are searched side by side."""
-
-
-@dataclass(frozen=True)
-class ArmSearch:
-    """What is trained for one panel.
-
-    Args:
-        figure: whose records these are.
-        problem: by its name among the problems.
-        methods: the arms, by name.
-        rounds: the settings of every arm's trials, as many in every arm; the winner is the best of
-            all rounds. An arm may come in a later one.
-        search: how far the trials of a round train.
-        epochs: where winners are chosen.
-        seeds: that winners train with afterwards.
-        seed_epochs: how long they then train.
-        carried: arms whose first of these seeds trains to the end of the search, as its winner did.
-        precision: of the training.
-        every: epochs between two points of a curve; None means about a hundred points.
-        timed_together: trials in the stack that the time of an update is measured on.
-        quick: whether it is a part of a quick figure, whose records lie apart.
-        optional: whether it is left out where its data files are not at hand.
-        apart: whether arms that are recorded are shown while others are not.
-    """
-
-    figure: str
-    problem: str
-    methods: Mapping[str, Method]
-    rounds: Sequence[Round]
-    search: Search
-    epochs: int
-    seeds: range
-    seed_epochs: int
-    precision: str
-    every: float | None
-    timed_together: int
-    carried: Collection[str] = ()
-    quick: bool = False
-    optional: bool = False
-    apart: bool = False
-
-    @property
-    def study(self) -> str:
-        """The name of its study."""
-        return f"{self.figure}-{self.problem}{'-quick' if self.quick else ''}"
-
-    @property
-    def arms(self) -> list[str]:
-        """The names of the arms, in the order in which they come."""
-        return list(dict.fromkeys(arm for each in self.rounds for arm in each))
-
-    @property
-    def work(self) -> float:
-        """Trials times epochs."""
-        searched = sum(self.search.work(len(own)) for each in self.rounds for own in each.values())
-        repeated = sum(self.length(arm, seed) for arm in self.arms for seed in self.seeds)
-        return float(searched + repeated)
-
-    def length(self, arm: str, seed: int) -> int:
-        """Return the epochs that the winner of an arm trains with a seed."""
-        further = arm in self.carried and seed == min(self.seeds)
-        return self.search.rungs[-1] if further else self.seed_epochs
 
 
 def compute_searches(
@@ -123,24 +59,30 @@ def split(records: Sequence[Data]) -> tuple[list[Data], dict[str, dict[str, floa
 def _at_hand(asked: ArmSearch, store: Store) -> bool:
     """Tell whether a task was recorded, or can be computed here where it is optional."""
     if store.frozen:
-        return bool(read_records(study_folder(store, asked.study)))
+        return any(read_records(study_folder(store, asked.study(arm))) for arm in asked.arms)
     return not asked.optional or mnist_at_hand(store.data)
 
 
 def _trained(asked: ArmSearch, problem: Problem, store: Store, progress: Progress) -> list[Data]:
     trial = partial(_trial, asked, problem, "" if store.frozen else problem.fingerprint)
     at_once = AT_ONCE if store.device == "cuda" else 1  # on a CPU a stack of such networks loses
-    together = partial(
-        train, store, asked.study, problem, asked.methods, every=asked.every, at_once=at_once
-    )
+
+    def together(trials: list[Trial], search: Search | None = None) -> list[Data]:
+        how: Any = {"search": search, "every": asked.every, "at_once": at_once}
+        return [
+            record
+            for study, own in _by_study(asked, trials).items()
+            for record in train(store, study, problem, asked.methods, own, progress, **how)
+        ]
+
     longest: list[Data] = []
     for searched in _searched(asked, store, trial):
-        longest += together(searched, progress, search=asked.search)
+        longest += together(searched, asked.search)
     records = [up_to(record, asked.epochs) for record in longest]
     best = {arm: furthest(r for r in records if r["method"] == arm) for arm in asked.arms}
     winners = {arm: found["settings"] for arm, found in best.items() if found is not None}
     for repeated in _repeated(asked, winners, store, trial):
-        found = together(repeated, progress)
+        found = together(repeated)
         further = repeated[0].epochs > asked.seed_epochs
         records += [up_to(record, asked.epochs) for record in found] if further else found
         longest += found if further else []
@@ -162,7 +104,7 @@ def _repeated(
     listed = [trial(arm, winners[arm], seed, asked.length(arm, seed)) for arm, seed in pairs]
     if not _carried_on([each for each in listed if each.epochs > asked.seed_epochs], asked, store):
         listed = [replace(each, epochs=asked.seed_epochs) for each in listed]
-    found = known(store, asked.study, listed) if store.frozen else listed
+    found = _known(asked, store, listed) if store.frozen else listed
     lengths = sorted({each.epochs for each in found}, reverse=True)
     return [[each for each in found if each.epochs == epochs] for epochs in lengths]
 
@@ -172,10 +114,27 @@ def _carried_on(trials: Sequence[Trial], asked: ArmSearch, store: Store) -> bool
 
     All of them or none, so that arms are compared at the same seeds.
     """
-    there = known(store, asked.study, trials) if trials else []
-    records = recorded(store, asked.study, there)
+    there = _known(asked, store, trials) if trials else []
+    records = [
+        record
+        for study, own in _by_study(asked, there).items()
+        for record in recorded(store, study, own)
+    ]
     whole = not store.frozen or len(there) == len(trials)
     return whole and all(past(record["curve"], asked.epochs) for record in records)
+
+
+def _by_study(asked: ArmSearch, trials: Sequence[Trial]) -> dict[str, list[Trial]]:
+    found: dict[str, list[Trial]] = {}
+    for trial in trials:
+        found.setdefault(asked.study(trial.method), []).append(trial)
+    return found
+
+
+def _known(asked: ArmSearch, store: Store, trials: Sequence[Trial]) -> list[Trial]:
+    """Return those of the trials that are recorded."""
+    parts = _by_study(asked, trials).items()
+    return [trial for study, own in parts for trial in known(store, study, own)]
 
 
 def _searched(asked: ArmSearch, store: Store, trial: Callable[..., Trial]) -> list[list[Trial]]:
@@ -186,9 +145,9 @@ def _searched(asked: ArmSearch, store: Store, trial: Callable[..., Trial]) -> li
         for each in asked.rounds
     ]
     if store.frozen:
-        later = [listed for listed in later if known(store, asked.study, listed) == listed]
+        later = [listed for listed in later if _known(asked, store, listed) == listed]
     if store.frozen and asked.apart:
-        complete = _complete(first, known(store, asked.study, first))
+        complete = _complete(first, _known(asked, store, first))
         first = [each for each in first if each.method in complete]
     return [first, *later]
 

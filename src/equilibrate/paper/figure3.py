@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from equilibrate.paper import figure3_claims, figure3_drawing
-from equilibrate.paper.arm_search import ArmSearch, Problems, Round, compute_searches, split
+from equilibrate.paper.arm_plan import ArmSearch, Round
+from equilibrate.paper.arm_search import Problems, compute_searches, split
 from equilibrate.paper.arms import ARMS, LATER, LATER_ROUNDS, PUBLISHED
 from equilibrate.paper.figure import Description, Figure, Judgement, Records
 from equilibrate.paper.records import Store
@@ -54,14 +55,14 @@ class Settings:
 
 QUICK = Settings(
     tasks=(
-        Task("curves-like", 20, 20, ("sgd", "rmsprop", "jacobi", "esgd-warm", "esgd")),
+        Task("curves-like", 40, 40, ("sgd", "rmsprop", "jacobi", "esgd-warm", "esgd")),
         Task("mnist", 1, 1, ("sgd", "rmsprop", "esgd"), optional=True),
     ),
     trials=1,
     seeds=1,
     precision="float32",
     timed_together=1,
-    evaluate_every=2,
+    evaluate_every=4,
     quick=True,
 )
 

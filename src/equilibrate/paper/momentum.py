@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 
 from equilibrate.paper import momentum_claims, momentum_drawing
 from equilibrate.paper.arm_drawing import TITLES
-from equilibrate.paper.arm_search import ArmSearch, Problems, Round, compute_searches, split
+from equilibrate.paper.arm_plan import ArmSearch, Round
+from equilibrate.paper.arm_search import Problems, compute_searches, split
 from equilibrate.paper.damped_arms import DAMPED
 from equilibrate.paper.falling_arms import FALLING_ROUNDS
 from equilibrate.paper.figure import Description, Figure, Judgement, Records

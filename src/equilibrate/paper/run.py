@@ -33,7 +33,7 @@ class Means:
     crew: Crew | None = None  # who trains studies; None is this process
     timed: bool = True  # whether times that are missing are measured
     seeds: int | None = None  # of winners, at most; the others are left for a later run
-    jobs: int = 1  # figures, and tasks of figures, at the same time
+    jobs: int = 1  # figures, and parts of figures, at the same time
 
 
 CPU = Means()
@@ -109,23 +109,30 @@ def _compute_at_once(wanted: Sequence[str], out: Path, quick: bool, means: Means
     """
     if means.jobs == 1:
         return
-    listed = [(name, task) for name in wanted for task in _tasks(FIGURES[name], quick, means)]
-    listed.sort(key=lambda part: not FIGURES[part[0]].needs_gpu)
     one = replace(means, timed=False, jobs=1)
-    in_processes(partial(_compute_part, out=out, quick=quick, means=one), listed, means.jobs)
+    listed = [(name, part) for name in wanted for part in _parts(FIGURES[name], quick, one)]
+    listed.sort(key=lambda part: not FIGURES[part[0]].needs_gpu)
+    in_processes(partial(_compute_part, out=out, quick=quick), listed, means.jobs)
 
 
-def _tasks(figure: Figure, quick: bool, means: Means) -> list[tuple[str, ...]]:
-    """Return the tasks of a figure one by one; nothing, once, for one that has none."""
-    return [(task.problem,) for task in getattr(_part(figure, quick, means), "tasks", ())] or [()]
+def _parts(figure: Figure, quick: bool, means: Means) -> list[Means]:
+    """Return the means to compute every task of a figure by itself, or every arm of a task.
+
+    Arms are parts where their records lie apart: in a quick figure.
+    """
+    parts, settings = [], _part(figure, quick, means)
+    apart = getattr(settings, "quick", False)
+    for task in getattr(settings, "tasks", ()):
+        own = replace(means, tasks=(task.problem,))
+        arms = arms_of(replace(settings, tasks=(task,))) if apart else ()
+        parts += [replace(own, arms=(arm,)) for arm in arms] or [own]
+    return parts or [means]
 
 
-def _compute_part(
-    part: tuple[str, tuple[str, ...]], *, out: Path, quick: bool, means: Means
-) -> None:
-    name, tasks = part
+def _compute_part(part: tuple[str, Means], *, out: Path, quick: bool) -> None:
+    name, means = part
     with suppress(NotRecorded):  # a task whose data are not at hand: the figure does without
-        _compute(FIGURES[name], out, quick, means=replace(means, tasks=tasks))
+        _compute(FIGURES[name], out, quick, means=means)
 
 
 def _compute(figure: Figure, out: Path, quick: bool, *, means: Means) -> report.Result:
