@@ -54,6 +54,16 @@ def test_a_task_without_the_arm_is_left_out():
     assert [(task.problem, task.arms) for task in quick.tasks] == [("curves-like", ("jacobi",))]
 
 
+def test_where_no_task_has_the_arm_the_command_says_so(tmp_path, capsys):
+    command = f"figure3 --quick --task mnist --arm jacobi --out {tmp_path / 'out'}"
+    assert cli.main(["paper", *command.split()]) == 2
+    said = capsys.readouterr().err
+    assert (
+        "figure3: not run, no task asked for has jacobi; its tasks are curves-like, mnist" in said
+    )
+    assert not (tmp_path / "out").exists()
+
+
 def test_an_arm_that_a_figure_has_not_is_refused(capsys):
     for command, said in {
         "figure1 --arm esgd": "--arm is not for figure1, but for figure3",

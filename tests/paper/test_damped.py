@@ -94,6 +94,8 @@ def test_a_task_with_half_an_arm_hides_no_other(computed, tmp_path):
     momentum.compute(first, Store(tmp_path, timed=False), Progress("", 99.0, stream=None), PROBLEMS)
     found = momentum.compute(two, frozen, going, PROBLEMS)
     assert {record["task"] for record in found} == {"mnist"}
+    rest = "RMSProp + momentum, Adam, Jacobi SGD + Nesterov, ESGD + Nesterov (MNIST)"
+    assert momentum.describe(two, found).notes[-1] == f"Not trained yet: {rest}."
 
 
 def test_s17_counts_what_is_recorded_of_it():

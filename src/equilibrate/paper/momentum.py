@@ -162,9 +162,10 @@ def _not_recorded(chosen: Settings, records: Records) -> str:
     """Say which arms of which task are missing, of those that have any."""
     there = {(record["task"], record["method"]) for record in split(records)[0]}
     told = []
-    for task in dict.fromkeys(task for task, _ in there):
-        names = [MOMENTUM_ARMS[arm].label for arm in chosen.arms if (task, arm) not in there]
-        told += [f"{', '.join(names)} ({TITLES[task]})"] if names else []
+    for task in (each.problem for each in chosen.tasks):
+        missing = [arm for arm in chosen.arms if (task, arm) not in there]
+        names = ", ".join(MOMENTUM_ARMS[arm].label for arm in missing)
+        told += [f"{names} ({TITLES[task]})"] if 0 < len(missing) < len(chosen.arms) else []
     return f"Not trained yet: {'; '.join(told)}." if told else ""
 
 

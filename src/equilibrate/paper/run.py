@@ -81,7 +81,8 @@ def _wanted(names: Sequence[str], quick: bool, means: Means) -> list[str]:
             wanted.append(name)
         else:
             has = ", ".join(task.problem for task in settings.tasks)
-            print(f"{name}: not run, its tasks are {has}", file=sys.stderr)
+            arms = f"no task asked for has {', '.join(means.arms)}; " if means.arms else ""
+            print(f"{name}: not run, {arms}its tasks are {has}", file=sys.stderr)
     if not wanted:
         raise NothingToCompute("nothing to compute: name another --task, or another figure")
     return wanted
