@@ -44,8 +44,7 @@ class Passes:
         self.network: nn.Module = problem.network(0).to(device)
         self._dense = dense_forward(self.network)
         self._losses = fused(self.losses, device)
-        # torch 2.11 differentiates forward only where all sizes are known.
-        self._products = fused(self._gradients_and_products, device, any_number=False)
+        self._products = fused(self._gradients_and_products, device)
 
     def outputs(self, parameters: Parameters, inputs: Tensor) -> Tensor:
         """Return the output of every trial's network on its own inputs."""
