@@ -166,6 +166,17 @@ def told(spread: Spread) -> str:
     return f"{spread.median:.3g} [{spread.low:.3g}, {spread.high:.3g}]"
 
 
+def least_to_most(numbers: Iterable[int]) -> str:
+    """Return what several whole numbers are, as text.
+
+    Example:
+        >>> least_to_most([2, 5, 2]), least_to_most([3, 3]), least_to_most([])
+        ('2 to 5', '3', 'no')
+    """
+    listed = sorted(set(numbers)) or ["no"]
+    return " to ".join(str(number) for number in dict.fromkeys((listed[0], listed[-1])))
+
+
 def ahead(one: Spread, other: Spread) -> bool:
     """Tell whether every seed of one ended below every seed of the other."""
     return one.high < other.low

@@ -138,18 +138,24 @@ def _known(asked: ArmSearch, store: Store, trials: Sequence[Trial]) -> list[Tria
 
 
 def _searched(asked: ArmSearch, store: Store, trial: Callable[..., Trial]) -> list[list[Trial]]:
-    """Return the trials of every round; where nothing is trained, of those that are complete."""
+    """Return the trials of every round; where nothing is trained, of those that are complete.
+
+    Where arms are shown apart, the trials of the arms that are.
+    """
     end = asked.search.rungs[-1]
     first, *later = [
         [trial(arm, own, 0, end) for arm, listed in each.items() for own in listed]
         for each in asked.rounds
     ]
-    if store.frozen:
-        later = [listed for listed in later if _known(asked, store, listed) == listed]
-    if store.frozen and asked.apart:
-        complete = _complete(first, _known(asked, store, first))
-        first = [each for each in first if each.method in complete]
-    return [first, *later]
+    if not store.frozen:
+        return [first, *later]
+    if not asked.apart:
+        return [first, *(own for own in later if _known(asked, store, own) == own)]
+    found = []
+    for listed in (first, *later):
+        complete = _complete(listed, _known(asked, store, listed))
+        found.append([each for each in listed if each.method in complete])
+    return [found[0], *filter(None, found[1:])]
 
 
 def _complete(trials: Sequence[Trial], recorded: Sequence[Trial]) -> set[str]:

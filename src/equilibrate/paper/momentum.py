@@ -8,7 +8,7 @@ in one stack, which a GPU does sooner than one seed first and the others later. 
 squared error over the training set.
 
 That is at a constant learning rate. In a second study, `falling`, it falls over the whole run
-(`falling_arms.py`); in a third, `damped`, two settings an arm with more damping train straight to
+(`falling_arms.py`); in a third, `damped`, a few settings an arm with more damping train straight to
 the end, where the winner is chosen (`damped_arms.py`).
 """
 
@@ -113,11 +113,12 @@ def _searched(chosen: Settings, task: Task) -> ArmSearch:
 def _straight(chosen: Settings, task: Task) -> ArmSearch:
     """Return the search whose trials all train to the end; only its winners have more seeds."""
     falling = _searched(replace(chosen, study="falling", rounds=1), task)
-    own = {arm: DAMPED[task.problem][arm][: 1 if chosen.quick else None] for arm in chosen.arms}
+    rounds = DAMPED[task.problem][: 1 if chosen.quick else None]
+    most = 1 if chosen.quick else None
     return replace(
         falling,
         figure=chosen.study,
-        rounds=[own],
+        rounds=[{arm: own[arm][:most] for arm in chosen.arms} for own in rounds],
         search=Search((task.epochs,)),
         epochs=task.epochs,
         seeds=range(1, chosen.seeds),

@@ -8,7 +8,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from equilibrate.paper.arm_drawing import TITLES
-from equilibrate.paper.arm_records import Arm, ahead, arms_of, error_at, numbers_of, told
+from equilibrate.paper.arm_records import (
+    Arm,
+    ahead,
+    arms_of,
+    error_at,
+    least_to_most,
+    numbers_of,
+    told,
+)
 from equilibrate.paper.figure import Judgement, Records, Verdict
 from equilibrate.paper.momentum_arms import MOMENTUM_ARMS, PLAIN, momentum_arms
 from equilibrate.study.outcome import Spread
@@ -81,7 +89,7 @@ def _trained(arms: Arms) -> Arms:
 
 def _evidence(tasks: Mapping[str, Arms], study: str = "momentum") -> str:
     arms = [arm for found in tasks.values() for arm in found.values()]
-    trials, seeds = max(len(arm.searched) for arm in arms), _seeds(tasks)
+    trials, seeds = least_to_most(len(arm.searched) for arm in arms), _seeds(tasks)
     how = "all trained to the end" if study == "damped" else "by successive halving"
     names = dict.fromkeys(arm.label for arm in arms)
     alone = "" if len(names) == len(MOMENTUM_ARMS) else f" ({' and '.join(names)} alone)"

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from equilibrate.paper.arm_drawing import TITLES, Column, draw_columns, microseconds, search_text
-from equilibrate.paper.arm_records import Arm, error_at, told
+from equilibrate.paper.arm_records import Arm, error_at, least_to_most, told
 from equilibrate.paper.drawing import BLACK, GREEN, ORANGE, SKY, VERMILION
 from equilibrate.paper.falling_arms import remembers
 from equilibrate.paper.figure import Description, Records, Table
@@ -58,10 +58,9 @@ def describe(
 
 
 def _over_seeds(arms: Sequence[Arm]) -> str:
-    seeds = sorted({len(arm.seeds) for arm in arms})
-    if seeds == [1]:
+    number = least_to_most(len(arm.seeds) for arm in arms)
+    if number == "1":
         return "one seed"
-    number = " to ".join(map(str, dict.fromkeys((seeds[0], seeds[-1])))) if seeds else "no"
     return f"median over {number} seeds, band from the best to the worst"
 
 
@@ -86,9 +85,10 @@ def _what_was_tried(arms: Sequence[Arm], tried: Sequence[Tried], straight: bool)
         return "Every method has one trial, at settings nobody searched."
     if straight:
         return (
-            "Two settings for every method, chosen after the results of the other studies and both "
-            "trained to the end. ESGD and Jacobi are damped by one number for all tensors; they "
-            "and RMSProp average over 2,000 steps ('long memory')."
+            f"{least_to_most(len(arm.searched) for arm in arms)} settings for every method, chosen "
+            "after the results of the other studies, in a second round after those of the first, "
+            "and all trained to the end. ESGD and Jacobi are damped by one number for all "
+            "tensors; they and RMSProp average over 2,000 steps ('long memory')."
         )
     told = (
         "Every method has a grid of three learning rates, inside one decade, times three "
