@@ -104,6 +104,7 @@ WAYS = [
     Way("tasks in turn", micro=2, uses_both=second_micro_batch,
         ddp={"find_unused_parameters": True}),
     Way("groups", groups=True),
+    Way("initial damping", options={"damping_kind": "initial", "damping": 0.3}),
     Way("absolute damping", options={"damping_kind": "absolute", "damping": 1e-3}),
     Way("momentum", options={"momentum": 0.5, "nesterov": True, "lr": 0.005, "growth_limit": 1.01}),
     Way("mean floor", options={"momentum": 0.5, "lr": 0.005, "mean_floor": True}),

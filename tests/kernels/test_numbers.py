@@ -15,6 +15,7 @@ NUMBERS = ("step", "probes", "weight", "probed_at", "scale", "unseen")
 OPTIONS = {
     "as shipped": {},
     "never forgets": {"decay": None},
+    "initial damping": {"damping": 0.1, "damping_kind": "initial"},
     "absolute damping": {"damping": 0.1, "damping_kind": "absolute"},
     "no damping": {"damping": 0.0},
 }

@@ -56,6 +56,18 @@ def test_an_absolute_damping_is_added_to_every_tensors_diagonal(damping):
         assert found.edge / damping == pytest.approx(2 / float(sharpness), rel=1e-4)
 
 
+def test_an_initial_damping_is_a_share_of_the_mean_over_all_tensors():
+    model, loss = _network()
+    parameters = list(model.parameters())
+    matrix, probes = hessian(loss(), parameters), 4000
+    how = {"damping": 0.5, "damping_kind": "initial", "probes": probes, "steps": 44}
+    found = suggest_learning_rate(loss(), parameters, **how)
+    diagonal = equilibration(matrix)
+    denominators = diagonal + 0.5 * diagonal.mean()
+    radius = torch.linalg.eigvals(matrix / denominators[:, None]).abs().max()
+    assert found.edge == pytest.approx(2 / float(radius), rel=4 / math.sqrt(probes))
+
+
 def test_an_element_without_curvature_sets_no_limit_without_damping():
     w = torch.ones(3, dtype=torch.float64, requires_grad=True)
     loss = (torch.tensor([0.0, 2.0, 4.0], dtype=torch.float64) * w**2).sum()
@@ -63,12 +75,13 @@ def test_an_element_without_curvature_sets_no_limit_without_damping():
     assert found.edge == pytest.approx(2.0)
 
 
+@pytest.mark.parametrize("kind", ["relative", "initial"])
 @pytest.mark.parametrize("factor", [1e-6, 1e6])
-def test_the_scale_of_the_loss_changes_nothing(factor):
+def test_the_scale_of_the_loss_changes_nothing(factor, kind):
     model, loss = _network()
     parameters = list(model.parameters())
-    plain = suggest_learning_rate(loss(), parameters)
-    scaled = suggest_learning_rate(factor * loss(), parameters)
+    plain = suggest_learning_rate(loss(), parameters, damping_kind=kind)
+    scaled = suggest_learning_rate(factor * loss(), parameters, damping_kind=kind)
     assert scaled.lr == pytest.approx(plain.lr, rel=1e-6)
 
 

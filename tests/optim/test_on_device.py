@@ -27,6 +27,7 @@ SETTINGS = {
     "growth": (ESGD, {"momentum": 0.9, "growth_limit": 1.01, "lr": 0.05}),
     "mean floor": (ESGD, {"momentum": 0.9, "mean_floor": True, "weight_decay": 0.1}),
     "mean, normals": (ESGD, {"decay": None, "distribution": "gaussian"}),
+    "initial": (ESGD, {"damping_kind": "initial", "damping": 0.3, "mean_floor": True}),
     "absolute": (ESGD, {"damping_kind": "absolute", "damping": 0.1, "maximize": True}),
     "Jacobi": (JacobiSGD, {"damping": 1.0, "momentum": 0.5}),
 }

@@ -63,6 +63,10 @@ VARIANTS = {
     ],
     "momentum on a schedule": [{**CALM, "momentum": 0.8, "momentum_schedule": "sutskever"}] * 2,
     "a schedule": [{**CALM, "lr_schedule": "cosine"}, {**CALM, "lr_schedule": "ramp:9"}],
+    "initial damping": [
+        {**CALM, "damping_kind": "initial", "damping": damping, "mean_floor": True, "decay": 0.5}
+        for damping in (0.03, 1.0)
+    ],
     "absolute damping": [{**CALM, "damping_kind": "absolute"}] * 2,
     "normals": [{**CALM, "distribution": "gaussian"}, {**CALM, "distribution": "gaussian"}],
     "another probing": [{**CALM, "probe_every": 7}, {**CALM, "probe_every": 7, "decay": 0.9}],

@@ -79,12 +79,16 @@ class Kept(NamedTuple):
 
 
 class Divisor(NamedTuple):
-    """What a step adds to the diagonals, renewed in place; `share` is None where it is absolute."""
+    """What a step adds to the diagonals, renewed in place; `share` is None where it is absolute.
+
+    `first` is the mean it is a share of; None stands for that of each tensor as it is now.
+    """
 
     share: float | None
     noise: Tensor
     damping: Tensor
     fill: Tensor
+    first: Tensor | None = None
 
 
 def renew_(
@@ -94,16 +98,16 @@ def renew_(
     """Renew the numbers after a fold that summed |D| up to `totals`, over `seen` elements each."""
     share = 0.0 if divisor.share is None else divisor.share
     _renew[(1,)](
-        *kept, divisor.noise, divisor.damping, divisor.fill, number(share, step.device),
-        found.fine, found.grown, step, sizes, totals, seen, len(sizes),
-        RELATIVE=divisor.share is not None, BLOCK=_BLOCK,
+        *kept, divisor.noise, divisor.damping, divisor.fill, divisor.first,
+        number(share, step.device), found.fine, found.grown, step, sizes, totals, seen, len(sizes),
+        SHARED=divisor.share is not None, BLOCK=_BLOCK,
     )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["count"])
 def _renew(
     weight, probes, probed_at, scale, unseen, mean, probe_index, dropped, noise, damping, fill,
-    share, fine, grown, step, sizes, totals, seen, count, RELATIVE: tl.constexpr,
+    first, share, fine, grown, step, sizes, totals, seen, count, SHARED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
     ok = tl.load(fine) != 0
@@ -128,7 +132,7 @@ def _renew(
     tl.store(mean, middle)
     tl.store(probe_index, tl.load(probe_index) + 1)
     tl.store(dropped, tl.load(dropped) + (1 - ok.to(tl.int64)))
-    if RELATIVE:
+    if SHARED:
         part, start = tl.load(share), 0
         while start < count:
             place = start + tl.arange(0, BLOCK)
@@ -137,6 +141,10 @@ def _renew(
             own = tl.load(totals + place, inside, 0.0) / tl.maximum(number, 1)
             clear = own > tl.load(noise + place, inside, 0.0) * middle
             missing = number < tl.load(sizes + place, inside, 0)
-            tl.store(damping + place, tl.where(clear, part * own, part * middle + middle), inside)
+            of_own = own if first is None else tl.load(first)
+            of_all = middle if first is None else tl.load(first)
+            tl.store(
+                damping + place, tl.where(clear, part * of_own, part * of_all + middle), inside
+            )
             tl.store(fill + place, tl.where(clear & missing, own, 0.0), inside)
             start += BLOCK

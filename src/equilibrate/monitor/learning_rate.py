@@ -113,8 +113,9 @@ def suggest_learning_rate(
         parameters: those that ESGD will train, in any way it takes them; of groups the parameters
             alone are read, and the settings below hold for all.
         damping: ESGD's.
-        damping_kind: ESGD's: "relative" to each tensor's mean diagonal, or "absolute". With an
-            absolute damping far above D, edge / damping is that of plain gradient descent.
+        damping_kind: ESGD's: "relative" to each tensor's mean diagonal, "initial", to the mean over
+            all of them here, or "absolute". With an absolute damping far above D, edge / damping is
+            that of plain gradient descent.
         momentum: ESGD's.
         nesterov: ESGD's.
         probes: random vectors for D, as many as ESGD's warm-up takes.
@@ -171,7 +172,7 @@ def _trained(parameters: ParamsT, **settings: Any) -> list[Tensor]:
 
 
 def _denominators(diagonals: list[Tensor], damping: float, damping_kind: str) -> list[Tensor]:
-    """Return D plus damping; relative to a tensor's mean, the mean stands where D is zero."""
+    """Return D plus damping; but for absolute damping, a tensor's mean stands where D is zero."""
     if damping_kind == "absolute":
         # Where both are zero the row of H is, and any number does.
         return [denominator(d, damping, 0.0 if damping else 1.0) for d in diagonals]
@@ -182,5 +183,6 @@ def _denominators(diagonals: list[Tensor], damping: float, damping_kind: str) ->
         count = int((diagonal > 0).sum())
         mean = float(diagonal.sum()) / count if count else everywhere
         # A loss without any curvature leaves ones: every eigenvalue is zero.
-        result.append(denominator(diagonal, damping * mean, mean or 1.0))
+        share = everywhere if damping_kind == "initial" else mean
+        result.append(denominator(diagonal, damping * share, mean or 1.0))
     return result

@@ -10,7 +10,7 @@ from torch import Tensor
 from equilibrate.curvature import DISTRIBUTIONS
 from equilibrate.optim.pending import Pending
 
-DampingKind = Literal["relative", "absolute"]
+DampingKind = Literal["relative", "initial", "absolute"]
 DAMPING_KINDS: tuple[str, ...] = get_args(DampingKind)
 Scaling = Literal["row", "row-column"]
 SCALINGS: tuple[str, ...] = get_args(Scaling)

@@ -34,7 +34,9 @@ def fold(
     names = ("weight", "probes", "probed_at", "scale", "unseen")
     own = [columns[name] for name in names]
     common = (group[name] for name in ("mean_scale", "probe_index", "dropped_probes"))
-    share = group["damping"] if group["damping_kind"] == "relative" else None
-    divisor = numbers.Divisor(share, damped.noise, damped.damping, damped.fill)
+    damping_kind = group["damping_kind"]
+    share = None if damping_kind == "absolute" else group["damping"]
+    first = group["first_mean_scale"] if damping_kind == "initial" else None
+    divisor = numbers.Divisor(share, damped.noise, damped.damping, damped.fill, first)
     kept = numbers.Kept(*own, *common)
     numbers.renew_(kept, divisor, found, columns["step"], columns.sizes, totals, seen)

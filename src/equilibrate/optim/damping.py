@@ -2,10 +2,14 @@
 
 Absolute damping is the paper's: the number itself, so an element without curvature moves by
 g / damping. Relative damping is a share of the mean diagonal of the element's own tensor: scaling
-the loss scales both alike. An element whose curvature was never seen non-zero (a dead unit, a row
-of an embedding not met yet, a parameter in which the loss is linear) then takes that mean for its
-own, or, where its whole tensor shows no more than rounding noise, the mean over all tensors: it
-moves as its neighbours do.
+the loss scales both alike. Initial damping is a share of the mean diagonal over all tensors when
+they first moved (`mean_floor` keeps it): one number for all tensors and for the whole run, as the
+paper's, and scaled with the loss, as the relative one.
+
+With the latter two, an element whose curvature was never seen non-zero (a dead unit, a row of an
+embedding not met yet, a parameter in which the loss is linear) takes its tensor's mean for its own,
+or, where the whole tensor shows no more than rounding noise, the mean over all tensors: it moves as
+its neighbours do.
 """
 
 from collections.abc import Mapping
@@ -27,16 +31,17 @@ def damping_and_fill(
     """Return, for each tensor, what is added to D and what replaces D where it is zero."""
     if group["damping_kind"] == "absolute":
         return [group["damping"]] * len(parameters), [0.0] * len(parameters)
-    pairs = [_relative(group, states[p]) for p in parameters]
+    pairs = [_shared(group, states[p]) for p in parameters]
     return [damping for damping, _ in pairs], [fill for _, fill in pairs]
 
 
-def _relative(group: dict[str, Any], state: State) -> tuple[float, float]:
+def _shared(group: dict[str, Any], state: State) -> tuple[float, float]:
     """Return damping and fill of one tensor, from its own mean diagonal if that is above noise."""
     share, own, mean = group["damping"], float(state["scale"]), float(group["mean_scale"])
+    first = float(group["first_mean_scale"]) if group["damping_kind"] == "initial" else None
     if own > noise_level(state["diagonal"].dtype, group.get("scaling", "row")) * mean:
-        return share * own, own if state["unseen"] else 0.0
-    return share * mean + mean, 0.0
+        return share * (own if first is None else first), own if state["unseen"] else 0.0
+    return share * (mean if first is None else first) + mean, 0.0
 
 
 def noise_level(dtype: torch.dtype, scaling: str = "row") -> float:

@@ -141,6 +141,8 @@ class Damped:
             self.fill.zero_()
             return
         own, mean, share = self._held["scale"], group["mean_scale"], group["damping"]
+        first = (group["first_mean_scale"],) * 2 if group["damping_kind"] == "initial" else None
+        of_own, of_all = first or (own, mean)
         clear = own > self.noise * mean
-        self.damping.copy_(torch.where(clear, share * own, share * mean + mean))
+        self.damping.copy_(torch.where(clear, share * of_own, share * of_all + mean))
         self.fill.copy_(torch.where(clear & (self._held["unseen"] > 0), own, 0.0))

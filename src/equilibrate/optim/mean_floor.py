@@ -4,7 +4,7 @@
     theta <- theta - lr * b * g / (D + damping)
 
 with m the mean of D over all parameters and m0 the same when they first moved, both plus the
-damping where that is absolute.
+damping where that is one number for the whole run (`added`).
 
 A network that is trained with too long a step moves to where it is flatter, and a fixed learning
 rate keeps it there. Where D falls along, steps grow as fast as curvature falls, and it is never
@@ -50,12 +50,23 @@ def brake(group: Mapping[str, Any], *, on_device: bool = False) -> float | Tenso
     """
     if not group["mean_floor"]:
         return None
-    added = group["damping"] if group["damping_kind"] == "absolute" else 0.0
     mean, first = group["mean_scale"], group["first_mean_scale"]
+    if not on_device:
+        mean, first = float(mean), float(first)
+    more = added(group["damping_kind"], group["damping"], first)
     if on_device:
-        return brake_on_device(mean, first, added)
-    mean, first = float(mean), float(first)
-    return (mean + added) / (first + added) if mean < first else None
+        return brake_on_device(mean, first, more)
+    return (mean + more) / (first + more) if mean < first else None
+
+
+def added(kind: str, damping: Any, first: Any) -> Any:
+    """Return the damping that stays as it is while D falls, a number or a tensor of them.
+
+    Example:
+        >>> [added(kind, 0.5, 6.0) for kind in ("absolute", "initial", "relative")]
+        [0.5, 3.0, 0.0]
+    """
+    return damping * {"absolute": 1.0, "initial": first, "relative": 0.0}[kind]
 
 
 def brake_on_device(mean: Tensor, first: Tensor, added: float | Tensor) -> Tensor:

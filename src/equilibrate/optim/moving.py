@@ -230,7 +230,7 @@ class CurvatureOptimizer(Limiting):
     def _damping(self, group: Group, parameters: list[Tensor]) -> tuple[list[float], list[float]]:
         """Return damping and fill of each tensor; warn once where there is nothing to divide by."""
         damping, fill = damping_and_fill(group, parameters, self.state)
-        if group["damping_kind"] == "relative" and group["damping"] and not any(damping):
+        if group["damping_kind"] != "absolute" and group["damping"] and not any(damping):
             self._warn_once(
                 "No curvature was seen in any parameter, so no step has a scale and nothing moves. "
                 'Is the loss linear? damping_kind="absolute" takes plain gradient steps there.'

@@ -81,6 +81,7 @@ class StackedCurvature(StackedOptimizer):
         """Fold as many products of every trial as its warm-up asks for."""
         self._measure_first(hessian, self.numbers["warmup_probes"])
         self.first_mean_scale.copy_(self._mean_scale())
+        self._renew_damping()
         for parameter in self.parameters:  # no finite curvature at the start: the trial has failed
             parameter[self.weight == 0] = torch.nan
 
@@ -128,8 +129,9 @@ class StackedCurvature(StackedOptimizer):
         """Renew what follows from the sums and counts of every tensor's diagonal."""
         self.seen.copy_(seen)
         self.scale.copy_(total.double() / self.seen.clamp(min=1))
-        added = self.numbers["damping"] if self.switches["damping_kind"] == "absolute" else 0.0
         means = self._mean_scale(), self.first_mean_scale
+        kind, damping = self.switches["damping_kind"], self.numbers["damping"]
+        added = mean_floor.added(kind, damping, self.first_mean_scale)
         self.brake.copy_(mean_floor.brake_on_device(*means, added))
         self._renew_damping()
 
@@ -158,9 +160,12 @@ class StackedCurvature(StackedOptimizer):
             self.damping.copy_(share.expand_as(self.damping))
             return
         own, mean = self.scale, self._mean_scale()[:, None]
+        first = self.first_mean_scale[:, None].expand_as(own)
+        initial = self.switches["damping_kind"] == "initial"
+        of_own, of_all = (first, first) if initial else (own, mean)
         scaling = "row-column" if self.kind is row_column else "row"
         above = own > noise_level(self.damping.dtype, scaling) * mean
-        self.damping.copy_(torch.where(above, share * own, share * mean + mean))
+        self.damping.copy_(torch.where(above, share * of_own, share * of_all + mean))
         self.fill.copy_(torch.where(above & (self.seen < self._sizes), own, 0.0))
 
     @torch.no_grad()
