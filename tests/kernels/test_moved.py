@@ -28,6 +28,10 @@ def _transposed(optimizer, parameters):
     parameters[0].data = parameters[0].data.t().contiguous().t()
 
 
+def _transposed_where_they_are(optimizer, parameters):
+    parameters[3].data = parameters[3].data.t()
+
+
 def _diagonals_elsewhere(optimizer, parameters):
     for p in parameters:
         optimizer.state[p]["diagonal"] = optimizer.state[p]["diagonal"].clone()
@@ -69,6 +73,7 @@ CHANGES = {
         _elsewhere,
         _in_double,
         _transposed,
+        _transposed_where_they_are,
         _diagonals_elsewhere,
         _states_copied,
         _loaded,
@@ -84,7 +89,7 @@ CHANGES = {
 def _trained(change, **options):
     """Return where parameters are, and how many steps each has made, with a change in between."""
     torch.manual_seed(0)
-    parameters = [nn.Parameter(random(shape)) for shape in [(4, 3), (3,), (70,)]]
+    parameters = [nn.Parameter(random(shape)) for shape in [(4, 3), (3,), (70,), (3, 3)]]
     optimizer = ESGD(parameters, lr=0.02, probe_every=2, warmup_probes=3, **options)
     for number in range(8):
         if number == 4:

@@ -220,7 +220,7 @@ class Kernels:
     def __init__(self):
         self.calls = []
 
-    def step(self, parameters, gradients, diagonals, buffers, steps=None, **settings):
+    def step(self, parameters, gradients, diagonals, buffers, steps=None, places=None, **settings):
         others = [] if buffers is None else [buffers]
         self._check(parameters, gradients, diagonals, *others)
         self.calls.append(len(parameters))
@@ -229,7 +229,7 @@ class Kernels:
             steps.add_(1)
         on_device.step(parameters, gradients, diagonals, buffers, **settings)
 
-    def squares(self, gradients, diagonals, **settings):
+    def squares(self, gradients, diagonals, places=None, **settings):
         self._check(gradients, diagonals)
         return on_device.squares(gradients, diagonals, **settings)
 

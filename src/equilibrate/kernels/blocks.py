@@ -7,7 +7,6 @@ is copied from the host. Inside a captured graph a table that was written before
 and diagonals, is taken as it is; that of the gradients, which are made there, is part of the graph.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from operator import or_
@@ -61,18 +60,15 @@ def _plan(sizes: tuple[int, ...], device: torch.device, block: int = BLOCK) -> P
 
 
 def tables(
-    first: Sequence[Tensor], *columns: Sequence[Tensor]
+    device: torch.device, sizes: tuple[int, ...], *addresses: tuple[int, ...]
 ) -> tuple[Plan, tuple[Tensor, ...], bool]:
-    """Return the plan for some tensors, and a table of addresses for each column, on their device.
+    """Return the plan for tensors of these sizes, and a table for each list of addresses.
 
     And whether every tensor begins at a multiple of 16 bytes: then loads may be that wide.
     """
-    device = first[0].device
     within = capturing(device)  # asked once for all of them
-    chart = plan(tuple(map(Tensor.numel, first)), device, within)
-    found = [
-        _table(tuple(map(Tensor.data_ptr, column)), device, within=within) for column in columns
-    ]
+    chart = plan(sizes, device, within)
+    found = [_table(places, device, within=within) for places in addresses]
     written, aligned = zip(*found, strict=True)
     return chart, written, all(aligned)
 

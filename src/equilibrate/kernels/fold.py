@@ -13,6 +13,7 @@ import triton.language as tl
 from torch import Tensor
 
 from equilibrate.kernels.blocks import BLOCK, TYPES, at, block_of, tables
+from equilibrate.kernels.lists import addresses
 from equilibrate.kernels.sums import sum_of
 
 
@@ -27,7 +28,8 @@ def fold(
 ) -> tuple[Tensor, Tensor]:
     """Fold tensors of one device and dtype, laid out alike; return sums and counts by tensor."""
     device, kind = diagonals[0].device, TYPES[diagonals[0].dtype]
-    chart, (table,), aligned = tables(diagonals, [*diagonals, *contributions])
+    sizes = tuple(map(Tensor.numel, diagonals))
+    chart, (table,), aligned = tables(device, sizes, addresses([*diagonals, *contributions]))
     sums = torch.empty(chart.blocks, dtype=torch.float64, device=device)
     counts = torch.empty(chart.blocks, dtype=torch.int64, device=device)
     _fold[(chart.blocks,)](

@@ -5,9 +5,30 @@ a step of many small tensors waits for.
 """
 
 from collections.abc import Sequence
-from operator import is_
+from itertools import chain
+from operator import attrgetter, is_
+from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
+
+_MOST = 32  # sets of tensors that are remembered
+
+_bytes = attrgetter("nbytes")
+
+Addresses = tuple[int, ...]
+
+
+class Places(NamedTuple):
+    """Where the tensors of a launch lie: gradients, and what stays from step to step."""
+
+    sizes: tuple[int, ...]  # the number of elements, by row
+    gradients: Addresses
+    kept: tuple[Addresses, ...]  # by column: parameters, diagonals, buffers
+
+
+# By the memory of what stays: the shapes of its rows, and their sizes.
+_rows: dict[Any, tuple[list[torch.Size], tuple[int, ...]]] = {}
 
 
 def same(tensors: Sequence[Tensor | None], others: Sequence[Tensor]) -> bool:
@@ -44,6 +65,53 @@ def alike(first: Sequence[Tensor], *others: Sequence[Tensor] | None) -> bool:
         if column is not first and list(map(Tensor.size, column)) != shapes:
             return False
     return bool(first) and all(map(Tensor.numel, first))
+
+
+def addresses(tensors: Sequence[Tensor]) -> Addresses:
+    """Return where tensors begin."""
+    return tuple(map(Tensor.data_ptr, tensors))
+
+
+def places_of(gradients: Sequence[Tensor], *columns: Sequence[Tensor]) -> Places:
+    """Return where gradients lie, and the other columns."""
+    sizes = tuple(map(Tensor.numel, gradients))
+    return Places(sizes, addresses(gradients), tuple(map(addresses, columns)))
+
+
+def places_at_once(gradients: Sequence[Tensor], *columns: Sequence[Tensor]) -> Places | None:
+    """Return where tensors lie, if they are `alike`.
+
+    Gradients are new in every step, and looked at whole. Of the others it is remembered that they
+    were alike, for as long as they fill the same bytes without gaps: to a kernel, which walks
+    through memory, they are the same then. Addresses alone would not tell: what is transposed,
+    or cut short, begins where it began.
+
+    Example:
+        >>> import torch
+        >>> places_at_once([torch.zeros(2, 3)], [torch.zeros(2, 3)]).sizes
+        (6,)
+        >>> places_at_once([torch.zeros(2, 3)], [torch.zeros(3, 2)])
+    """
+    kept = [*chain(*columns)]
+    if not (all(map(Tensor.is_contiguous, kept)) and all(map(Tensor.is_contiguous, gradients))):
+        return None
+    if len({gradient.dtype for gradient in gradients}) > 1:
+        return None
+    shapes, where = list(map(Tensor.size, gradients)), tuple(map(addresses, columns))
+    memory = where, tuple(map(_bytes, kept)), tuple(column[0].dtype for column in columns if column)
+    known, sizes = _rows.get(memory, (None, ()))
+    if known != shapes:
+        if not alike(gradients, *columns):
+            return None
+        sizes = tuple(map(Tensor.numel, gradients))
+        _remember(memory, shapes, sizes)
+    return Places(sizes, addresses(gradients), where)
+
+
+def _remember(memory: Any, shapes: list[torch.Size], sizes: tuple[int, ...]) -> None:
+    _rows[memory] = shapes, sizes
+    if len(_rows) > _MOST:
+        _rows.pop(next(iter(_rows)))
 
 
 def written_out(tensors: Sequence[Tensor]) -> Sequence[Tensor]:

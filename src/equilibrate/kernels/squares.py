@@ -12,6 +12,7 @@ import triton.language as tl
 from torch import Tensor
 
 from equilibrate.kernels.blocks import BLOCK, TYPES, at, block_of, tables
+from equilibrate.kernels.lists import Places, places_of
 from equilibrate.kernels.sums import sum_of
 
 
@@ -22,13 +23,15 @@ def squares(
     damping: Tensor,
     fill: Tensor,
     update_limit: float | None = None,
+    places: Places | None = None,
 ) -> Tensor:
     """Return a sum for each of some tensors of one device and one set of dtypes, laid out alike."""
     device, count = gradients[0].device, len(gradients)
-    chart, (places, new), aligned = tables(gradients, diagonals, gradients)
+    sizes, own, (others,) = places or places_of(gradients, diagonals)
+    chart, (kept, new), aligned = tables(device, sizes, others, own)
     parts = torch.empty(chart.blocks, dtype=torch.float64, device=device)
     _squares[(chart.blocks,)](
-        places,
+        kept,
         new,
         chart.table,
         damping,

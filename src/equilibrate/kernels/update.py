@@ -12,6 +12,7 @@ from torch import Tensor
 
 from equilibrate.kernels.blocks import BLOCK, TYPES, at, block_of, tables
 from equilibrate.kernels.growth import limit_
+from equilibrate.kernels.lists import Places, places_of
 from equilibrate.kernels.squares import squares
 
 __all__ = ["limit_", "squares", "step"]
@@ -35,17 +36,20 @@ def step(
     update_limit: float | None = None,
     scale: Tensor | None = None,
     steps: Tensor | None = None,
+    places: Places | None = None,
 ) -> None:
     """Move tensors of one device and one set of dtypes, each dense and laid out as its others are.
 
     `damping` and `fill` hold a number for each tensor, the other tensors one, in any precision.
-    `steps` hold a number for each tensor too, and count one more.
+    `steps` hold a number for each tensor too, and count one more. `places` are those of gradients
+    and the other columns, if they are known.
     """
-    kept = [*parameters, *diagonals, *(buffers or [])]
+    columns = [parameters, diagonals] if buffers is None else [parameters, diagonals, buffers]
+    sizes, own, others = places or places_of(gradients, *columns)
     # The gradients are apart: they alone are elsewhere in every step.
-    chart, (places, new), aligned = tables(parameters, kept, gradients)
+    chart, (kept, new), aligned = tables(gradients[0].device, sizes, sum(others, ()), own)
     _update[(chart.blocks,)](
-        places,
+        kept,
         new,
         chart.table,
         damping,

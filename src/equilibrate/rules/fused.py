@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.graph import increment_version
 
 from equilibrate.kernels import capture, cpp
-from equilibrate.kernels.lists import alike, written_out
+from equilibrate.kernels.lists import Places, places_at_once, written_out
 from equilibrate.rules import on_device
 
 _NO_TRITON = (
@@ -48,8 +48,9 @@ def step(
     increment_version(parameters)
     gradients = written_out(gradients)
     columns = parameters, gradients, diagonals, buffers
-    if _at_once(*columns):
-        triton_kernels().step(*columns, damping=damping, fill=fill, steps=steps, **settings)
+    if at_once := _at_once(gradients, parameters, diagonals, buffers):
+        numbers = {"damping": damping, "fill": fill, "steps": steps}
+        triton_kernels().step(*columns, **numbers, **settings, places=at_once)
         return
     if steps is not None:
         steps.add_(1)
@@ -77,15 +78,12 @@ def squares(
 ) -> Tensor:
     """Return the sum of u^2 over every tensor, as `on_device.squares` does, in one pass."""
     gradients = written_out(gradients)
-    if _at_once(gradients, diagonals):
-        at_once: Tensor = triton_kernels().squares(
-            gradients, diagonals, damping=damping, fill=fill, update_limit=update_limit
-        )
-        return at_once
+    numbers: dict[str, Any] = {"damping": damping, "fill": fill, "update_limit": update_limit}
+    if at_once := _at_once(gradients, diagonals):
+        whole: Tensor = triton_kernels().squares(gradients, diagonals, **numbers, places=at_once)
+        return whole
     if cpp.takes(gradients, diagonals):
-        return cpp.squares(
-            gradients, diagonals, damping=damping, fill=fill, update_limit=update_limit
-        )
+        return cpp.squares(gradients, diagonals, **numbers)
     found = list(torch.zeros_like(damping).unbind())
     for way, places in _sorted(gradients, diagonals):
         sums: Tensor = _rule(way, "squares")(
@@ -108,9 +106,11 @@ def limit_(squares: Tensor, elements: int, mean: Tensor, count: Tensor, **number
     return factor
 
 
-def _at_once(first: Sequence[Tensor], *others: Sequence[Tensor] | None) -> bool:
-    """Tell whether one launch of a kernel takes them all: the usual case, told at little cost."""
-    return bool(first) and capture.runs_kernels(first[0].device) and alike(first, *others)
+def _at_once(gradients: Sequence[Tensor], *columns: Sequence[Tensor] | None) -> Places | None:
+    """Return where all tensors lie, if one launch of a kernel takes them: the usual case."""
+    if not gradients or not capture.runs_kernels(gradients[0].device):
+        return None
+    return places_at_once(gradients, *(column for column in columns if column is not None))
 
 
 def _take(column: Sequence[Tensor], places: Sequence[int]) -> list[Tensor]:
