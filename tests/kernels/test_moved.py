@@ -29,7 +29,9 @@ def _transposed(optimizer, parameters):
 
 
 def _transposed_where_they_are(optimizer, parameters):
-    parameters[3].data = parameters[3].data.t()
+    p = parameters[3]
+    p.data = p.data.t()
+    p.grad = torch.zeros(3, 3, device=p.device)  # filled in its own order
 
 
 def _diagonals_elsewhere(optimizer, parameters):
@@ -102,10 +104,12 @@ def _trained(change, **options):
     return [*ends, *(optimizer.state[p]["step"].double() for p in parameters)]
 
 
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
 @pytest.mark.parametrize("change", list(CHANGES.values()), ids=list(CHANGES))
-def test_what_changed_between_steps_is_taken_as_it_is(change, monkeypatch):
+def test_what_changed_between_steps_is_taken_as_it_is(change, momentum, monkeypatch):
     """With kernels and with plain tensors, to the rounding of single precision in eight steps."""
     monkeypatch.setattr(capture, "runs_kernels", lambda device: True)
-    plain, found = _trained(change), _trained(change, fused=True)
+    plain = _trained(change, momentum=momentum)
+    found = _trained(change, momentum=momentum, fused=True)
     for f, p in zip(found, plain, strict=True):
         torch.testing.assert_close(f, p.to(f.device), rtol=1e-4, atol=1e-6)

@@ -24,7 +24,7 @@ class Places(NamedTuple):
 
     sizes: tuple[int, ...]  # the number of elements, by row
     gradients: Addresses
-    kept: tuple[Addresses, ...]  # by column: parameters, diagonals, buffers
+    kept: tuple[Addresses, ...]  # by column: diagonals, then parameters and buffers if they move
 
 
 # By the memory of what stays: the shapes of its rows, and their sizes.

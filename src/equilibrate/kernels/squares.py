@@ -25,10 +25,13 @@ def squares(
     update_limit: float | None = None,
     places: Places | None = None,
 ) -> Tensor:
-    """Return a sum for each of some tensors of one device and one set of dtypes, laid out alike."""
+    """Return a sum for each of some tensors of one device and one set of dtypes, laid out alike.
+
+    `places` are theirs, where they are known; parameters and buffers may come after them.
+    """
     device, count = gradients[0].device, len(gradients)
-    sizes, own, (others,) = places or places_of(gradients, diagonals)
-    chart, (kept, new), aligned = tables(device, sizes, others, own)
+    sizes, own, others = places or places_of(gradients, diagonals)
+    chart, (kept, new), aligned = tables(device, sizes, others[0], own)
     parts = torch.empty(chart.blocks, dtype=torch.float64, device=device)
     _squares[(chart.blocks,)](
         kept,

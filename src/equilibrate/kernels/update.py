@@ -41,11 +41,11 @@ def step(
     """Move tensors of one device and one set of dtypes, each dense and laid out as its others are.
 
     `damping` and `fill` hold a number for each tensor, the other tensors one, in any precision.
-    `steps` hold a number for each tensor too, and count one more. `places` are those of gradients
-    and the other columns, if they are known.
+    `steps` hold a number for each tensor too, and count one more. `places` are theirs, where
+    they are known.
     """
-    columns = [parameters, diagonals] if buffers is None else [parameters, diagonals, buffers]
-    sizes, own, others = places or places_of(gradients, *columns)
+    moved = [parameters] if buffers is None else [parameters, buffers]
+    sizes, own, others = places or places_of(gradients, diagonals, *moved)
     # The gradients are apart: they alone are elsewhere in every step.
     chart, (kept, new), aligned = tables(gradients[0].device, sizes, sum(others, ()), own)
     _update[(chart.blocks,)](
@@ -81,9 +81,9 @@ def _update(
 ):  # fmt: skip
     tensor, start, left = block_of(chart, BLOCK)
     row = places + tensor
-    parameter = at(row, PARAMETER, ALIGNED) + start
+    parameter = at(row + count, PARAMETER, ALIGNED) + start
     gradient = at(gradients + tensor, GRADIENT, ALIGNED) + start
-    diagonal = at(row + count, WIDE, ALIGNED) + start
+    diagonal = at(row, WIDE, ALIGNED) + start
     extra = tl.load(damping + tensor).to(WIDE)
     unseen = tl.load(fill + tensor).to(WIDE) + extra
     unseen = tl.where(unseen > 0, unseen, float("inf"))

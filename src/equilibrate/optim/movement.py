@@ -1,6 +1,6 @@
 """One group on its way through an update rule: its tensors side by side, and its numbers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from equilibrate.distributed import all_plain, cut_like, local
+from equilibrate.kernels.lists import written_out
 from equilibrate.rules import foreach, fused, on_device, reference
 
 _SWITCHES = ("nesterov", "maximize", "update_limit")
@@ -32,7 +33,7 @@ class Movement:
     group: Mapping[str, Any]
     kind: ModuleType
     parameters: list[Tensor]
-    gradients: list[Tensor]
+    gradients: Sequence[Tensor]
     states: list[dict[str, Any]]
     buffers: list[Tensor] | None
     numbers: dict[str, Any]
@@ -48,6 +49,11 @@ class Movement:
             self.gradients = [local(cut_like(g, p)) for g, p in pairs]
             self._own, self._stored = list(map(local, self._own)), list(map(local, self._stored))
             self.buffers = None if self.buffers is None else list(map(local, self.buffers))
+        self._known: dict[str, Any] = {}
+        if self.settled and self.group["fused"]:  # found out once for `squares` and `move`
+            self.gradients = written_out(self.gradients)
+            columns = self.gradients, self._stored, self._own, self.buffers
+            self._known = {"places": fused.places_at_once(*columns)}
 
     @property
     def _rule(self) -> ModuleType:
@@ -69,13 +75,13 @@ class Movement:
             else:
                 scale = self.brake if scale is None else scale * self.brake
         columns = self._own, self.gradients, self._diagonals(), self.buffers
-        self._rule.step(*columns, **numbers, **switches, scale=scale)
+        self._rule.step(*columns, **numbers, **switches, **self._known, scale=scale)
 
     def squares(self) -> Tensor:
         """Return the sum of u^2 over this rank's part of every tensor, as the brake leaves it."""
         numbers = {name: self.numbers[name] for name in ("damping", "fill")}
         limit = self.group["update_limit"]
         found: Tensor = self._rule.squares(
-            self.gradients, self._diagonals(), **numbers, update_limit=limit
+            self.gradients, self._diagonals(), **numbers, update_limit=limit, **self._known
         )
         return found if self.brake is None else found * self.brake**2

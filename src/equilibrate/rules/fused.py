@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
-from equilibrate.kernels import capture, cpp
-from equilibrate.kernels.lists import Places, places_at_once, written_out
+from equilibrate.kernels import capture, cpp, lists
+from equilibrate.kernels.lists import Places, written_out
 from equilibrate.rules import on_device
 
 _NO_TRITON = (
@@ -36,34 +36,35 @@ def step(
     damping: Tensor,
     fill: Tensor,
     steps: Tensor | None = None,
+    places: Places | None = None,
     **settings: Any,
 ) -> None:
     """Move every parameter in place, as `on_device.step` does; all on one device.
 
     `steps`, where they are given, count one more for each parameter: in the same launch, if it is
-    one.
+    one. `places` are those of `places_at_once`, where they are known.
     """
     # Kernels write where autograd does not look: a later backward that needs the old values must
     # raise, as after any change in place.
     increment_version(parameters)
-    gradients = written_out(gradients)
+    gradients = gradients if places else written_out(gradients)
     columns = parameters, gradients, diagonals, buffers
-    if at_once := _at_once(gradients, parameters, diagonals, buffers):
+    if known := places or places_at_once(gradients, diagonals, parameters, buffers):
         numbers = {"damping": damping, "fill": fill, "steps": steps}
-        triton_kernels().step(*columns, **numbers, **settings, places=at_once)
+        triton_kernels().step(*columns, **numbers, **settings, places=known)
         return
     if steps is not None:
         steps.add_(1)
     if cpp.takes(*columns):
         cpp.step(*columns, damping=damping, fill=fill, **settings)
         return
-    for way, places in _sorted(parameters, gradients, diagonals, buffers):
-        taken = [_take(column, places) for column in (parameters, gradients, diagonals)]
+    for way, rows in _sorted(parameters, gradients, diagonals, buffers):
+        taken = [_take(column, rows) for column in (parameters, gradients, diagonals)]
         _rule(way, "step")(
             *taken,
-            None if buffers is None else _take(buffers, places),
-            damping=_numbers(damping, places),
-            fill=_numbers(fill, places),
+            None if buffers is None else _take(buffers, rows),
+            damping=_numbers(damping, rows),
+            fill=_numbers(fill, rows),
             **settings,
         )
 
@@ -75,27 +76,28 @@ def squares(
     damping: Tensor,
     fill: Tensor,
     update_limit: float | None = None,
+    places: Places | None = None,
 ) -> Tensor:
     """Return the sum of u^2 over every tensor, as `on_device.squares` does, in one pass."""
-    gradients = written_out(gradients)
+    gradients = gradients if places else written_out(gradients)
     numbers: dict[str, Any] = {"damping": damping, "fill": fill, "update_limit": update_limit}
-    if at_once := _at_once(gradients, diagonals):
-        whole: Tensor = triton_kernels().squares(gradients, diagonals, **numbers, places=at_once)
-        return whole
+    if known := places or places_at_once(gradients, diagonals):
+        at_once: Tensor = triton_kernels().squares(gradients, diagonals, **numbers, places=known)
+        return at_once
     if cpp.takes(gradients, diagonals):
         return cpp.squares(gradients, diagonals, **numbers)
     found = list(torch.zeros_like(damping).unbind())
-    for way, places in _sorted(gradients, diagonals):
+    for way, rows in _sorted(gradients, diagonals):
         sums: Tensor = _rule(way, "squares")(
-            _take(gradients, places),
-            _take(diagonals, places),
-            damping=_numbers(damping, places),
-            fill=_numbers(fill, places),
+            _take(gradients, rows),
+            _take(diagonals, rows),
+            damping=_numbers(damping, rows),
+            fill=_numbers(fill, rows),
             update_limit=update_limit,
         )
-        if len(places) == len(found):
+        if len(rows) == len(found):
             return sums
-        for i, each in zip(places, sums.unbind(), strict=True):
+        for i, each in zip(rows, sums.unbind(), strict=True):
             found[i] = each
     return torch.stack(found)
 
@@ -106,11 +108,16 @@ def limit_(squares: Tensor, elements: int, mean: Tensor, count: Tensor, **number
     return factor
 
 
-def _at_once(gradients: Sequence[Tensor], *columns: Sequence[Tensor] | None) -> Places | None:
-    """Return where all tensors lie, if one launch of a kernel takes them: the usual case."""
+def places_at_once(
+    gradients: Sequence[Tensor], diagonals: Sequence[Tensor], *moved: Sequence[Tensor] | None
+) -> Places | None:
+    """Return where all tensors lie, if one launch of a kernel takes them: the usual case.
+
+    `moved` are parameters and buffers. A step that measures its update asks once for both.
+    """
     if not gradients or not capture.runs_kernels(gradients[0].device):
         return None
-    return places_at_once(gradients, *(column for column in columns if column is not None))
+    return lists.places_at_once(gradients, diagonals, *filter(None, moved))
 
 
 def _take(column: Sequence[Tensor], places: Sequence[int]) -> list[Tensor]:
