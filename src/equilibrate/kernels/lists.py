@@ -98,7 +98,8 @@ def places_at_once(gradients: Sequence[Tensor], *columns: Sequence[Tensor]) -> P
     if len({gradient.dtype for gradient in gradients}) > 1:
         return None
     shapes, where = list(map(Tensor.size, gradients)), tuple(map(addresses, columns))
-    memory = where, tuple(map(_bytes, kept)), tuple(column[0].dtype for column in columns if column)
+    kinds = tuple([column[0].dtype for column in columns if column])
+    memory = where, tuple(map(_bytes, kept)), kinds
     known, sizes = _rows.get(memory, (None, ()))
     if known != shapes:
         if not alike(gradients, *columns):

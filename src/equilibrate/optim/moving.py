@@ -137,7 +137,8 @@ class CurvatureOptimizer(Limiting):
 
     def _require_curvature(self, moving: bool, tried: bool) -> None:
         """Raise before the first probe; warn once of a probe forgotten later."""
-        if moving and not any(self._measured(p) for g in self.param_groups for p in g["params"]):
+        known = self._settled and self.state and self._columns  # of what was measured, just checked
+        if moving and not (known or any(map(self._measured, self._all()))):
             dropped = self.param_groups[0]["dropped_probes"]
             raise RuntimeError(_NO_FINITE_CURVATURE if dropped else _NO_CURVATURE)
         if moving and not tried and any(map(self._scheduled, self.param_groups)):
@@ -240,9 +241,8 @@ class CurvatureOptimizer(Limiting):
 
 def _given(parameters: list[Tensor]) -> Given:
     """Return those of some parameters that have a gradient, and the gradients; none is sparse."""
-    every = [p.grad for p in parameters]
-    gradients = [gradient for gradient in every if gradient is not None]
+    gradients = [gradient for p in parameters if (gradient := p.grad) is not None]
     check_layouts(gradients)
     if len(gradients) < len(parameters):
-        parameters = [p for p, g in zip(parameters, every, strict=True) if g is not None]
+        parameters = [p for p in parameters if p.grad is not None]
     return parameters, gradients
