@@ -91,6 +91,12 @@ def test_a_gradient_of_another_shape_is_not_taken(columns):
     assert places_at_once(*columns) is None
 
 
+def test_a_lazily_negated_gradient_is_not_taken(columns):
+    columns[0][1] = torch._neg_view(columns[0][1])
+    assert columns[0][1].is_contiguous()
+    assert places_at_once(*columns) is None
+
+
 def test_a_column_more_or_less_is_another_set(columns):
     gradients, parameters, diagonals = columns
     assert places_at_once(gradients, parameters, diagonals, diagonals[::-1]) is None

@@ -79,7 +79,7 @@ def places_of(gradients: Sequence[Tensor], *columns: Sequence[Tensor]) -> Places
 
 
 def places_at_once(gradients: Sequence[Tensor], *columns: Sequence[Tensor]) -> Places | None:
-    """Return where tensors lie, if they are `alike`.
+    """Return where tensors lie, if they are `alike` and the gradients `written_out`.
 
     Gradients are new in every step, and looked at whole. Of the others it is remembered that they
     were alike, for as long as they fill the same bytes without gaps: to a kernel, which walks
@@ -95,7 +95,7 @@ def places_at_once(gradients: Sequence[Tensor], *columns: Sequence[Tensor]) -> P
     kept = [*chain(*columns)]
     if not (all(map(Tensor.is_contiguous, kept)) and all(map(Tensor.is_contiguous, gradients))):
         return None
-    if len({gradient.dtype for gradient in gradients}) > 1:
+    if len({gradient.dtype for gradient in gradients}) > 1 or any(map(Tensor.is_neg, gradients)):
         return None
     shapes, where = list(map(Tensor.size, gradients)), tuple(map(addresses, columns))
     kinds = tuple([column[0].dtype for column in columns if column])

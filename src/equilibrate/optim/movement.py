@@ -1,6 +1,6 @@
 """One group on its way through an update rule: its tensors side by side, and its numbers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -8,7 +8,6 @@ from typing import Any
 from torch import Tensor
 
 from equilibrate.distributed import all_plain, cut_like, local
-from equilibrate.kernels.lists import written_out
 from equilibrate.rules import foreach, fused, on_device, reference
 
 _SWITCHES = ("nesterov", "maximize", "update_limit")
@@ -33,7 +32,7 @@ class Movement:
     group: Mapping[str, Any]
     kind: ModuleType
     parameters: list[Tensor]
-    gradients: Sequence[Tensor]
+    gradients: list[Tensor]
     states: list[dict[str, Any]]
     buffers: list[Tensor] | None
     numbers: dict[str, Any]
@@ -51,7 +50,6 @@ class Movement:
             self.buffers = None if self.buffers is None else list(map(local, self.buffers))
         self._known: dict[str, Any] = {}
         if self.settled and self.group["fused"]:  # found out once for `squares` and `move`
-            self.gradients = written_out(self.gradients)
             columns = self.gradients, self._stored, self._own, self.buffers
             self._known = {"places": fused.places_at_once(*columns)}
 
