@@ -173,8 +173,8 @@ def least_to_most(numbers: Iterable[int]) -> str:
         >>> least_to_most([2, 5, 2]), least_to_most([3, 3]), least_to_most([])
         ('2 to 5', '3', 'no')
     """
-    listed = sorted(set(numbers)) or ["no"]
-    return " to ".join(str(number) for number in dict.fromkeys((listed[0], listed[-1])))
+    listed = sorted(numbers)
+    return " to ".join(map(str, dict.fromkeys(listed[:1] + listed[-1:]))) or "no"
 
 
 def ahead(one: Spread, other: Spread) -> bool:
