@@ -14,8 +14,8 @@ _RECOMPILE_LIMIT = 256
 def fused(function: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
     """Return a function of tensors (trials, ...) compiled for a GPU.
 
-    For every number of trials anew: code for any number takes two to four times as long to compile,
-    more than a search of three rungs compiles, and knows less about where rows begin. On a CPU the
+    For every number of trials anew: code for any number took about twice as long to compile, as
+    much as a search of two rungs compiles now, and knows less about where rows begin. On a CPU the
     function stays as it is: compiling there takes longer than it saves in a study.
 
     Args:
