@@ -47,6 +47,13 @@ def _in_strides(tensor):
 AT_THE_SAME_ADDRESS = [_transposed, _smaller, _in_half_the_bytes, _in_strides]
 
 
+@pytest.mark.parametrize("which", [1, 2], ids=["parameter", "diagonal"])
+def test_other_numbers_in_the_same_bytes_of_any_row_are_looked_at(columns, which):
+    kept = columns[which][1]
+    kept.data = kept.data.view(torch.float64)  # half as many
+    assert places_at_once(*columns) is None
+
+
 @pytest.mark.parametrize("change", AT_THE_SAME_ADDRESS)
 @pytest.mark.parametrize("which", [1, 2], ids=["parameter", "diagonal"])
 def test_another_tensor_at_the_same_address_is_another(columns, which, change):
@@ -104,7 +111,7 @@ def test_a_column_more_or_less_is_another_set(columns):
     assert places_at_once([], []) is None
 
 
-def test_no_more_is_remembered_than_was_used_last(columns, monkeypatch):
+def test_no_more_is_remembered_than_came_last(columns, monkeypatch):
     monkeypatch.setattr(lists, "_MOST", 3)
     sets = [[torch.zeros(2)] for _ in range(5)]
     for each in sets:

@@ -1,6 +1,7 @@
 """damping_kind="initial": one number for all tensors and the whole run, in the loss's own unit."""
 
 import copy
+import warnings
 
 import pytest
 import torch
@@ -27,12 +28,12 @@ def test_it_is_the_absolute_damping_of_that_number(kind, momentum, way):
     hollow, again = Hollow(), Hollow()
     more = {"momentum": momentum, **WAYS[way]}
     optimizer = hollow.train(1, kind, **INITIAL, **more)
-    number = 0.5 * float(optimizer.param_groups[0]["first_mean_scale"])
+    number = 0.5 * float(optimizer.param_groups[0]["initial_scale"])
     train(optimizer, hollow, 14)
     absolute = INITIAL | {"damping": number, "damping_kind": "absolute"}
     again.train(15, kind, **absolute, **more)
     assert_same(ends(hollow), ends(again))
-    now, first = (float(optimizer.param_groups[0][n]) for n in ("mean_scale", "first_mean_scale"))
+    now, first = (float(optimizer.param_groups[0][n]) for n in ("mean_scale", "initial_scale"))
     assert abs(now / first - 1) > 0.05  # or the test would not tell it from a relative one
 
 
@@ -91,3 +92,48 @@ def test_an_unseen_element_takes_its_tensors_mean(way):
     optimizer = ESGD([weight], lr=0.1, warmup_probes=2, **INITIAL, **WAYS[way])
     train(optimizer, lambda: 5 * weight[0] + weight[1] ** 2 + 2 * weight[2] ** 2, 1)  # D is 2, 4
     assert (1 - weight[0].item()) / 0.1 == pytest.approx(5 / (3 + 1.5), rel=1e-12)
+
+
+@over_ways
+def test_what_joins_brings_in_its_own_mean(way):
+    """However far the curvature of the others has fallen meanwhile: theirs is that of the start."""
+    early, late = (nn.Parameter(torch.full((n,), 1.0, dtype=DOUBLE)) for n in (3, 1))
+    optimizer = ESGD([early], lr=0.1, decay=0.01, probe_every=1, warmup_probes=2,
+                     **INITIAL, **WAYS[way])  # fmt: skip
+    train(optimizer, lambda: (early**4).sum(), 1)  # D is 12
+    with torch.no_grad():
+        early.fill_(1e-3)
+    train(optimizer, lambda: (early**4).sum(), 3)
+    optimizer.add_param_group({"params": [late]})
+    train(optimizer, lambda: (early**4).sum() + 10 * (late**2).sum(), 2)  # D is 20
+    for group in optimizer.param_groups:
+        assert float(group["initial_scale"]) == pytest.approx((3 * 12 + 1 * 20) / 4, rel=1e-9)
+
+
+@over_ways
+def test_where_no_curvature_is_seen_at_first_the_first_that_is_counts(way):
+    weight = nn.Parameter(torch.ones(2, dtype=DOUBLE))
+    optimizer = ESGD([weight], lr=1e-3, decay=0.01, probe_every=1, warmup_probes=2,
+                     **INITIAL, **WAYS[way])  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that nothing moves
+        train(optimizer, weight.sum, 1)
+    train(optimizer, lambda: 3 * (weight**2).sum(), 1)  # D is 6
+    first = float(optimizer.param_groups[0]["initial_scale"])
+    assert first == pytest.approx(6, rel=1e-2)
+    before = weight.detach().clone()
+    train(optimizer, lambda: 30 * (weight**2).sum(), 3)
+    assert float(optimizer.param_groups[0]["initial_scale"]) == first
+    assert float(optimizer.param_groups[0]["mean_scale"]) > 50
+    assert (before - weight).max() < 4e-3  # damped: u is at most |weight|
+
+
+@over_ways
+def test_a_kind_that_is_none_is_refused_between_steps(way):
+    hollow = Hollow()
+    optimizer = hollow.train(2, **INITIAL, **WAYS[way])
+    optimizer.param_groups[0]["damping_kind"] = "inital"
+    before = ends(hollow)
+    with pytest.raises(ValueError, match=r"one of .*'initial'"):
+        train(optimizer, hollow, 1)
+    assert_same(ends(hollow), before)

@@ -111,6 +111,7 @@ ROWS_AND_COLUMNS = {
     "momentum": [{**CALM, "momentum": m, "nesterov": True, "lr": 0.003} for m in (0.5, 0.8)],
     "mean floor": [{**CALM, "mean_floor": True, "decay": 0.5, "lr": lr} for lr in (0.03, 0.1)],
     "two warm-ups": [{**CALM, "warmup_probes": 16}, {**CALM, "warmup_probes": 20}],
+    "initial damping": [{**CALM, "damping_kind": "initial", "damping": d} for d in (0.03, 1.0)],
 }
 
 

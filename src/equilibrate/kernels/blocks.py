@@ -83,7 +83,7 @@ def _written(numbers: tuple[int, ...], device: torch.device) -> tuple[Tensor, bo
     return table, not reduce(or_, numbers) % 16
 
 
-_table = Remembered(_written, most=32)
+_table = Remembered(_written, most=512)  # some for every group
 
 
 @triton.jit

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-_MOST = 32  # sets of tensors that are remembered
+_MOST = 512  # sets of tensors that are remembered: a group is one
 
-_bytes = attrgetter("nbytes")
+_bytes, _kind = attrgetter("nbytes"), attrgetter("dtype")
 
 Addresses = tuple[int, ...]
 
@@ -98,8 +98,7 @@ def places_at_once(gradients: Sequence[Tensor], *columns: Sequence[Tensor]) -> P
     if len({gradient.dtype for gradient in gradients}) > 1 or any(map(Tensor.is_neg, gradients)):
         return None
     shapes, where = list(map(Tensor.size, gradients)), tuple(map(addresses, columns))
-    kinds = tuple([column[0].dtype for column in columns if column])
-    memory = where, tuple(map(_bytes, kept)), kinds
+    memory = where, tuple(map(_bytes, kept)), tuple(map(_kind, kept))
     known, sizes = _rows.get(memory, (None, ()))
     if known != shapes:
         if not alike(gradients, *columns):
@@ -112,7 +111,7 @@ def places_at_once(gradients: Sequence[Tensor], *columns: Sequence[Tensor]) -> P
 def _remember(memory: Any, shapes: list[torch.Size], sizes: tuple[int, ...]) -> None:
     _rows[memory] = shapes, sizes
     if len(_rows) > _MOST:
-        _rows.pop(next(iter(_rows)))
+        _rows.pop(next(iter(_rows)), None)  # the first that came
 
 
 def written_out(tensors: Sequence[Tensor]) -> Sequence[Tensor]:

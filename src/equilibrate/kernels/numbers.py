@@ -66,7 +66,7 @@ def _shares(
 
 
 class Kept(NamedTuple):
-    """What is renewed in place: five numbers of every parameter, three of their group."""
+    """What is renewed in place: five numbers of every parameter, four of their group."""
 
     weight: Tensor
     probes: Tensor
@@ -74,6 +74,7 @@ class Kept(NamedTuple):
     scale: Tensor
     unseen: Tensor
     mean: Tensor
+    initial: Tensor
     probe_index: Tensor
     dropped: Tensor
 
@@ -81,14 +82,14 @@ class Kept(NamedTuple):
 class Divisor(NamedTuple):
     """What a step adds to the diagonals, renewed in place; `share` is None where it is absolute.
 
-    `first` is the mean it is a share of; None stands for that of each tensor as it is now.
+    It is a share of each tensor's mean as it is now, or of the `initial` one.
     """
 
     share: float | None
+    initial: bool
     noise: Tensor
     damping: Tensor
     fill: Tensor
-    first: Tensor | None = None
 
 
 def renew_(
@@ -98,17 +99,17 @@ def renew_(
     """Renew the numbers after a fold that summed |D| up to `totals`, over `seen` elements each."""
     share = 0.0 if divisor.share is None else divisor.share
     _renew[(1,)](
-        *kept, divisor.noise, divisor.damping, divisor.fill, divisor.first,
-        number(share, step.device), found.fine, found.grown, step, sizes, totals, seen, len(sizes),
-        SHARED=divisor.share is not None, BLOCK=_BLOCK,
+        *kept, divisor.noise, divisor.damping, divisor.fill, number(share, step.device),
+        found.fine, found.grown, step, sizes, totals, seen, len(sizes),
+        SHARED=divisor.share is not None, INITIAL=divisor.initial, BLOCK=_BLOCK,
     )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["count"])
 def _renew(
-    weight, probes, probed_at, scale, unseen, mean, probe_index, dropped, noise, damping, fill,
-    first, share, fine, grown, step, sizes, totals, seen, count, SHARED: tl.constexpr,
-    BLOCK: tl.constexpr,
+    weight, probes, probed_at, scale, unseen, mean, initial, probe_index, dropped, noise, damping,
+    fill, share, fine, grown, step, sizes, totals, seen, count, SHARED: tl.constexpr,
+    INITIAL: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     ok = tl.load(fine) != 0
     everything = tl.zeros((BLOCK,), tl.float64)
@@ -129,7 +130,10 @@ def _renew(
             tl.store(probed_at + place, tl.load(step + place, inside), inside)
         start += BLOCK
     middle = tl.sum(everything) / tl.maximum(tl.sum(elements), 1)
+    first = tl.load(initial)
+    first = tl.where(first == 0, middle, first)  # the first curvature that is seen
     tl.store(mean, middle)
+    tl.store(initial, first)
     tl.store(probe_index, tl.load(probe_index) + 1)
     tl.store(dropped, tl.load(dropped) + (1 - ok.to(tl.int64)))
     if SHARED:
@@ -141,10 +145,9 @@ def _renew(
             own = tl.load(totals + place, inside, 0.0) / tl.maximum(number, 1)
             clear = own > tl.load(noise + place, inside, 0.0) * middle
             missing = number < tl.load(sizes + place, inside, 0)
-            of_own = own if first is None else tl.load(first)
-            of_all = middle if first is None else tl.load(first)
-            tl.store(
-                damping + place, tl.where(clear, part * of_own, part * of_all + middle), inside
-            )
+            of_own = first if INITIAL else own
+            of_all = first if INITIAL else middle
+            added = tl.where(clear, part * of_own, part * of_all + middle)
+            tl.store(damping + place, added, inside)
             tl.store(fill + place, tl.where(clear & missing, own, 0.0), inside)
             start += BLOCK

@@ -33,10 +33,10 @@ def fold(
     totals, seen = fused.fold(kind, diagonals, entering, found.old, found.new, found.fine)
     names = ("weight", "probes", "probed_at", "scale", "unseen")
     own = [columns[name] for name in names]
-    common = (group[name] for name in ("mean_scale", "probe_index", "dropped_probes"))
-    damping_kind = group["damping_kind"]
-    share = None if damping_kind == "absolute" else group["damping"]
-    first = group["first_mean_scale"] if damping_kind == "initial" else None
-    divisor = numbers.Divisor(share, damped.noise, damped.damping, damped.fill, first)
+    renewed = ("mean_scale", "initial_scale", "probe_index", "dropped_probes")
+    common = (group[name] for name in renewed)
+    share = None if group["damping_kind"] == "absolute" else group["damping"]
+    initial = group["damping_kind"] == "initial"
+    divisor = numbers.Divisor(share, initial, damped.noise, damped.damping, damped.fill)
     kept = numbers.Kept(*own, *common)
     numbers.renew_(kept, divisor, found, columns["step"], columns.sizes, totals, seen)

@@ -2,9 +2,10 @@
 
 Absolute damping is the paper's: the number itself, so an element without curvature moves by
 g / damping. Relative damping is a share of the mean diagonal of the element's own tensor: scaling
-the loss scales both alike. Initial damping is a share of the mean diagonal over all tensors when
-they first moved (`mean_floor` keeps it): one number for all tensors and for the whole run, as the
-paper's, and scaled with the loss, as the relative one.
+the loss scales both alike. Initial damping is a share of the mean diagonal over all tensors, of
+each as it was when it first moved: one number for all tensors and for the whole run, as the
+paper's, and scaled with the loss, as the relative one. What joins later brings in its own mean by
+the number of its elements; where no curvature was seen at first, the first that is seen counts.
 
 With the latter two, an element whose curvature was never seen non-zero (a dead unit, a row of an
 embedding not met yet, a parameter in which the loss is linear) takes its tensor's mean for its own,
@@ -18,7 +19,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from equilibrate.optim.arguments import DAMPING_KINDS
 from equilibrate.optim.state import State
+
+OF_GROUP = {"initial_scale": torch.float64}
+"""What is kept for initial damping, in every group and equal in all; zero before anything is."""
 
 # A tensor whose mean diagonal is below this many roundings of the mean over all tensors shows the
 # rounding noise of the products and no curvature of its own: a bias before a normalisation, say.
@@ -29,6 +34,7 @@ def damping_and_fill(
     group: dict[str, Any], parameters: list[Tensor], states: Mapping[Tensor, State]
 ) -> tuple[list[float], list[float]]:
     """Return, for each tensor, what is added to D and what replaces D where it is zero."""
+    check_kind(group["damping_kind"])
     if group["damping_kind"] == "absolute":
         return [group["damping"]] * len(parameters), [0.0] * len(parameters)
     pairs = [_shared(group, states[p]) for p in parameters]
@@ -38,10 +44,30 @@ def damping_and_fill(
 def _shared(group: dict[str, Any], state: State) -> tuple[float, float]:
     """Return damping and fill of one tensor, from its own mean diagonal if that is above noise."""
     share, own, mean = group["damping"], float(state["scale"]), float(group["mean_scale"])
-    first = float(group["first_mean_scale"]) if group["damping_kind"] == "initial" else None
+    initial = group["damping_kind"] == "initial" and (float(group["initial_scale"]) or mean)
     if own > noise_level(state["diagonal"].dtype, group.get("scaling", "row")) * mean:
-        return share * (own if first is None else first), own if state["unseen"] else 0.0
-    return share * (mean if first is None else first) + mean, 0.0
+        return share * (initial or own), own if state["unseen"] else 0.0
+    return share * (initial or mean) + mean, 0.0
+
+
+def check_kind(kind: str) -> None:
+    """Raise for a kind that somebody has written into a group."""
+    if kind not in DAMPING_KINDS:
+        raise ValueError(f"Invalid damping_kind: {kind!r}. It must be one of {DAMPING_KINDS}.")
+
+
+def initial_scale(
+    first: float, others: Mapping[Tensor, State], new: Mapping[Tensor, State]
+) -> float:
+    """Return the mean diagonal that initial damping is a share of, once `new` has joined.
+
+    Args:
+        first: what it was for the others.
+        others: the states of what has moved before.
+        new: the states of what has not.
+    """
+    before, now = _seen(others), _seen(new)
+    return (first * before + mean_scale(new) * now) / max(1, before + now)
 
 
 def noise_level(dtype: torch.dtype, scaling: str = "row") -> float:
@@ -60,6 +86,9 @@ def noise_level(dtype: torch.dtype, scaling: str = "row") -> float:
 
 def mean_scale(states: Mapping[Tensor, State]) -> float:
     """Return the mean diagonal over all elements whose curvature was ever seen; zero if none."""
-    seen = {p: p.numel() - state["unseen"] for p, state in states.items()}
-    total = sum(states[p]["scale"] * count for p, count in seen.items())
-    return float(total / max(1, sum(seen.values())))
+    total = sum(state["scale"] * _seen({p: state}) for p, state in states.items())
+    return float(total / max(1, _seen(states)))
+
+
+def _seen(states: Mapping[Tensor, State]) -> int:
+    return sum(p.numel() - int(state["unseen"]) for p, state in states.items())

@@ -16,9 +16,10 @@ from torch import Tensor
 from equilibrate.diagonals import one_by_one
 from equilibrate.kernels.capture import capturing, is_host, number, numbers
 from equilibrate.kernels.lists import alike, same, written_out
+from equilibrate.optim import damping as damping_rule
 from equilibrate.optim import growth, mean_floor
 from equilibrate.optim.columns import FIRST_IN_CAPTURE, Held
-from equilibrate.optim.damping import noise_level
+from equilibrate.optim.damping import check_kind, noise_level
 from equilibrate.rules.fused import in_one_order
 
 Group = dict[str, Any]
@@ -27,6 +28,7 @@ OF_GROUP = {
     "probe_index": torch.int64,
     "dropped_probes": torch.int64,
     **mean_floor.OF_GROUP,
+    **damping_rule.OF_GROUP,
     **growth.OF_GROUP,
 }
 
@@ -124,6 +126,7 @@ class Damped:
         device = held.parameters[0].device
         if capturing(device):
             raise RuntimeError(FIRST_IN_CAPTURE)
+        check_kind(asked[1])
         self._asked, self._held = asked, held
         levels = [noise_level(state["diagonal"].dtype) for state in held.states]
         self.noise = numbers(levels, device)
@@ -141,8 +144,9 @@ class Damped:
             self.fill.zero_()
             return
         own, mean, share = self._held["scale"], group["mean_scale"], group["damping"]
-        first = (group["first_mean_scale"],) * 2 if group["damping_kind"] == "initial" else None
-        of_own, of_all = first or (own, mean)
+        first = torch.where(group["initial_scale"] == 0, mean, group["initial_scale"])
+        initial = group["damping_kind"] == "initial"
+        of_own, of_all = (first, first) if initial else (own, mean)
         clear = own > self.noise * mean
         self.damping.copy_(torch.where(clear, share * of_own, share * of_all + mean))
         self.fill.copy_(torch.where(clear & (self._held["unseen"] > 0), own, 0.0))

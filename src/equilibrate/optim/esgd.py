@@ -42,9 +42,10 @@ class ESGD(RowColumn):
         damping: added to D. See `damping_kind`.
         damping_kind: "relative": a share of the mean of D over the parameter's own tensor, so that
             scaling the loss changes nothing; an element whose curvature was never seen non-zero
-            takes that mean for its own. "initial": a share of the mean over all parameters when
-            they first moved, one number for all tensors and the whole run; for long runs with
-            much momentum (docs/strong-damping.md). "absolute": the number itself, as in the paper.
+            takes that mean for its own. "initial": a share of the mean over all parameters, of
+            each when it first moved: one number for all tensors and the whole run, which only
+            parameters that join change; for long runs with much momentum (docs/strong-damping.md).
+            "absolute": the number itself, as in the paper.
         decay: how the average over probes forgets, per optimizer step; None never forgets
             (Algorithm 1). In runs of 100,000 steps and more 0.9995 ended lower than the default.
         probe_every: optimizer steps between probes.

@@ -8,7 +8,7 @@ from torch import Tensor
 from equilibrate.kernels.lists import same
 from equilibrate.optim import mean_floor
 from equilibrate.optim.columns import OF_PARAMETER
-from equilibrate.optim.damping import mean_scale
+from equilibrate.optim.damping import initial_scale, mean_scale
 from equilibrate.optim.pending import Pending
 from equilibrate.optim.settling import Settling
 from equilibrate.optim.state import State, all_finite, allocate, fold, measured, zeros_like
@@ -76,6 +76,8 @@ class Folding(Settling):
         """Note what is measured for the first time, and where the floor of the others was then."""
         if not self._joining:
             self._first_mean = float(self.param_groups[0]["first_mean_scale"])
+            one = self.param_groups[0]  # zero in a state that knows of none yet
+            self._first_initial = float(one["initial_scale"]) or float(one["mean_scale"])
         self._joining += [p for p in contributions if not self._measured(p)]
 
     def _allocated(self, parameter: Tensor) -> State:
@@ -116,16 +118,20 @@ class Folding(Settling):
         mean = mean_scale(known)
         for group in self.param_groups:
             group["mean_scale"] = mean
+            group["initial_scale"] = group["initial_scale"] or mean
         if self._joining:
-            self._renew_first_mean(known)
+            self._renew_first_means(known)
         self._damping_of = {}
         if settled:
             self._settle()
 
-    def _renew_first_mean(self, known: Mapping[Tensor, State]) -> None:
-        """Let the floor under the mean move along with the parameters that join (`mean_floor`)."""
+    def _renew_first_means(self, known: Mapping[Tensor, State]) -> None:
+        """Count the parameters that join in: the floor moves along, and initial damping."""
         joining = set(self._joining)
-        others = mean_scale({p: state for p, state in known.items() if p not in joining})
+        others = {p: state for p, state in known.items() if p not in joining}
+        new = {p: state for p, state in known.items() if p in joining}
+        initial = initial_scale(self._first_initial, others, new)
         for group in self.param_groups:
             mean, first = group["mean_scale"], self._first_mean
-            group["first_mean_scale"] = mean_floor.with_joined(first, others, mean)
+            group["first_mean_scale"] = mean_floor.with_joined(first, mean_scale(others), mean)
+            group["initial_scale"] = initial

@@ -32,6 +32,7 @@ _BEFORE = {
     "update_count": 0,
     "mean_floor": False,
     "first_mean_scale": 0.0,
+    "initial_scale": 0.0,  # the next mean then
 }
 
 
@@ -45,6 +46,7 @@ class Keeping(Optimizer):
     _warmed: list[Tensor]  # parameters warmed up since the last step
     _joining: list[Tensor]  # parameters measured for the first time since the last step
     _first_mean: float  # the floor under the mean of D before they joined
+    _first_initial: float  # the mean that initial damping was a share of then
     _settled: bool  # the numbers are on the device
     _members: list[list[Tensor]]  # by group: the parameters when the numbers settled
     _columns: dict[int, Columns]  # by group: the numbers of what was measured, where they are
@@ -108,7 +110,7 @@ class Keeping(Optimizer):
         except ValueError:
             self.param_groups.pop()
             raise
-        for name in ("probe_index", "mean_scale", "first_mean_scale"):
+        for name in ("probe_index", "mean_scale", "first_mean_scale", "initial_scale"):
             self.param_groups[-1][name] = deepcopy(self.param_groups[0][name])
         self._settled, self._damping_of = False, {}
         for group in self.param_groups:
@@ -122,7 +124,7 @@ class Keeping(Optimizer):
         self._members = []
         self._damping_of = {}
         self._warmed, self._joining, self._noted = [], [], []
-        self._first_mean = 0.0
+        self._first_mean = self._first_initial = 0.0
         self._warned: set[str] = set()
 
     def _require_itself(self) -> None:

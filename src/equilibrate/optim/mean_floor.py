@@ -43,7 +43,8 @@ def brake(group: Mapping[str, Any], *, on_device: bool = False) -> float | Tenso
     """Return b of a group that asks for it; None stands for one. `on_device` reads nothing back.
 
     Example:
-        >>> group = {"mean_floor": True, "damping": 0.01, "damping_kind": "relative"}
+        >>> group = {"mean_floor": True, "damping_kind": "relative", "damping": 0.01}
+        >>> group["initial_scale"] = 6.0
         >>> brake(group | {"mean_scale": 3.0, "first_mean_scale": 6.0})
         0.5
         >>> brake(group | {"mean_scale": 6.0, "first_mean_scale": 3.0})
@@ -53,20 +54,22 @@ def brake(group: Mapping[str, Any], *, on_device: bool = False) -> float | Tenso
     mean, first = group["mean_scale"], group["first_mean_scale"]
     if not on_device:
         mean, first = float(mean), float(first)
-    more = added(group["damping_kind"], group["damping"], first)
+    more = added(group["damping_kind"], group["damping"], group["initial_scale"])
     if on_device:
         return brake_on_device(mean, first, more)
-    return (mean + more) / (first + more) if mean < first else None
+    return float((mean + more) / (first + more)) if mean < first else None
 
 
-def added(kind: str, damping: Any, first: Any) -> Any:
+def added(kind: str, damping: Any, initial: Any) -> Any:
     """Return the damping that stays as it is while D falls, a number or a tensor of them.
 
     Example:
         >>> [added(kind, 0.5, 6.0) for kind in ("absolute", "initial", "relative")]
         [0.5, 3.0, 0.0]
     """
-    return damping * {"absolute": 1.0, "initial": first, "relative": 0.0}[kind]
+    if kind == "absolute":
+        return damping
+    return damping * initial if kind == "initial" else 0.0
 
 
 def brake_on_device(mean: Tensor, first: Tensor, added: float | Tensor) -> Tensor:

@@ -51,7 +51,7 @@ class Movement:
         self._known: dict[str, Any] = {}
         if self.settled and self.group["fused"]:  # found out once for `squares` and `move`
             columns = self.gradients, self._stored, self._own, self.buffers
-            self._known = {"places": fused.places_at_once(*columns)}
+            self._known = {"places": fused.places_at_once(*columns) or False}
 
     @property
     def _rule(self) -> ModuleType:

@@ -49,6 +49,7 @@ class CurvatureOptimizer(Limiting):
             "difference_step": None,  # chosen at the first probe by closure
             "mean_scale": 0.0,  # mean diagonal over all that was seen
             "first_mean_scale": 0.0,  # the same when its parameters first moved
+            "initial_scale": 0.0,  # the mean that initial damping is a share of
             "update_mean": 0.0,  # running average of the size of an update, with momentum
             "update_count": 0,  # over so many steps
             "kind": self._kind.__name__.rpartition(".")[2],

@@ -20,7 +20,8 @@ from equilibrate.optim.folding import Folding
 from equilibrate.optim.pending import Pending
 from equilibrate.optim.state import State, allocate, any_gradient
 
-_OF_ALL = ("probe_index", "mean_scale", "first_mean_scale")  # one number for the whole optimizer
+# One number for the whole optimizer.
+_OF_ALL = ("probe_index", "mean_scale", "first_mean_scale", "initial_scale")
 _OF_GROUP = (*_OF_ALL, "steps_since_probe")
 
 

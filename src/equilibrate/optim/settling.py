@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from equilibrate.diagonals import fused as fused_fold
@@ -155,6 +156,8 @@ class Settling(Agreeing):
         mean = device_numbers.mean_scale(list(self._columns.values()))
         for group in self.param_groups:
             group["mean_scale"].copy_(mean)
+            initial = group["initial_scale"]
+            initial.copy_(torch.where(initial == 0, mean, initial))
         for i, damped in self._damped.items():
             damped.renew(self.param_groups[i])
 

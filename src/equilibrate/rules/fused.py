@@ -9,7 +9,7 @@ memory, so it takes tensors that are dense and whose gradient and state lie in t
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache, partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -36,22 +36,24 @@ def step(
     damping: Tensor,
     fill: Tensor,
     steps: Tensor | None = None,
-    places: Places | None = None,
+    places: Places | Literal[False] | None = None,
     **settings: Any,
 ) -> None:
     """Move every parameter in place, as `on_device.step` does; all on one device.
 
     `steps`, where they are given, count one more for each parameter: in the same launch, if it is
-    one. `places` are those of `places_at_once`, where they are known.
+    one. `places` are those of `places_at_once`, where they are known; False: there are none.
     """
     # Kernels write where autograd does not look: a later backward that needs the old values must
     # raise, as after any change in place.
     increment_version(parameters)
     gradients = gradients if places else written_out(gradients)
     columns = parameters, gradients, diagonals, buffers
-    if known := places or places_at_once(gradients, diagonals, parameters, buffers):
+    if places is None:
+        places = places_at_once(gradients, diagonals, parameters, buffers)
+    if places:
         numbers = {"damping": damping, "fill": fill, "steps": steps}
-        triton_kernels().step(*columns, **numbers, **settings, places=known)
+        triton_kernels().step(*columns, **numbers, **settings, places=places)
         return
     if steps is not None:
         steps.add_(1)
@@ -76,13 +78,15 @@ def squares(
     damping: Tensor,
     fill: Tensor,
     update_limit: float | None = None,
-    places: Places | None = None,
+    places: Places | Literal[False] | None = None,
 ) -> Tensor:
     """Return the sum of u^2 over every tensor, as `on_device.squares` does, in one pass."""
     gradients = gradients if places else written_out(gradients)
     numbers: dict[str, Any] = {"damping": damping, "fill": fill, "update_limit": update_limit}
-    if known := places or places_at_once(gradients, diagonals):
-        at_once: Tensor = triton_kernels().squares(gradients, diagonals, **numbers, places=known)
+    if places is None:
+        places = places_at_once(gradients, diagonals)
+    if places:
+        at_once: Tensor = triton_kernels().squares(gradients, diagonals, **numbers, places=places)
         return at_once
     if cpp.takes(gradients, diagonals):
         return cpp.squares(gradients, diagonals, **numbers)

@@ -14,9 +14,9 @@ _RECOMPILE_LIMIT = 256
 def fused(function: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
     """Return a function of tensors (trials, ...) compiled for a GPU.
 
-    For every number of trials anew: code for any number took about twice as long to compile, as
-    much as a search of two rungs compiles now, and knows less about where rows begin. On a CPU the
-    function stays as it is: compiling there takes longer than it saves in a study.
+    For every number of trials anew, of which a study has few: code for any number takes longer to
+    compile and knows less about where rows begin. On a CPU the function stays as it is: compiling
+    there takes longer than it saves in a study.
 
     Args:
         function: of tensors, lists and dictionaries of them, by position.

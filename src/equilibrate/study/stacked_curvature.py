@@ -61,6 +61,7 @@ class StackedCurvature(StackedOptimizer):
         self.first_mean_scale = torch.zeros_like(
             lr
         )  # of the mean diagonal, as in `optim.mean_floor`
+        self.initial_scale = torch.zeros_like(lr)  # as in `optim.damping`
         self.brake = torch.ones_like(lr)
         self._grows = any(s["momentum"] and s["growth_limit"] is not None for s in self.settings)
         self._fold_all = fused(folding(self.kind), self.device)
@@ -81,7 +82,6 @@ class StackedCurvature(StackedOptimizer):
         """Fold as many products of every trial as its warm-up asks for."""
         self._measure_first(hessian, self.numbers["warmup_probes"])
         self.first_mean_scale.copy_(self._mean_scale())
-        self._renew_damping()
         for parameter in self.parameters:  # no finite curvature at the start: the trial has failed
             parameter[self.weight == 0] = torch.nan
 
@@ -129,10 +129,11 @@ class StackedCurvature(StackedOptimizer):
         """Renew what follows from the sums and counts of every tensor's diagonal."""
         self.seen.copy_(seen)
         self.scale.copy_(total.double() / self.seen.clamp(min=1))
-        means = self._mean_scale(), self.first_mean_scale
-        kind, damping = self.switches["damping_kind"], self.numbers["damping"]
-        added = mean_floor.added(kind, damping, self.first_mean_scale)
-        self.brake.copy_(mean_floor.brake_on_device(*means, added))
+        mean, initial = self._mean_scale(), self.initial_scale
+        first = (self.step == 0) | (initial == 0)  # nothing has moved, or no curvature was seen
+        initial.copy_(torch.where(first, mean, initial))
+        added = mean_floor.added(self.switches["damping_kind"], self.numbers["damping"], initial)
+        self.brake.copy_(mean_floor.brake_on_device(mean, self.first_mean_scale, added))
         self._renew_damping()
 
     @torch.no_grad()
@@ -160,7 +161,7 @@ class StackedCurvature(StackedOptimizer):
             self.damping.copy_(share.expand_as(self.damping))
             return
         own, mean = self.scale, self._mean_scale()[:, None]
-        first = self.first_mean_scale[:, None].expand_as(own)
+        first = self.initial_scale[:, None].expand_as(own)
         initial = self.switches["damping_kind"] == "initial"
         of_own, of_all = (first, first) if initial else (own, mean)
         scaling = "row-column" if self.kind is row_column else "row"
@@ -225,6 +226,7 @@ class StackedCurvature(StackedOptimizer):
             "damping",
             "fill",
             "first_mean_scale",
+            "initial_scale",
             "brake",
         )
         own = (*counted, *growth.OF_GROUP)
