@@ -1,11 +1,12 @@
 """The page on momentum with more damping tells what its records say."""
 
+import ast
 import re
 from pathlib import Path
 
 import pytest
 
-from benchmarks import edge_of_damping
+from benchmarks import edge_of_damping, recipe
 from benchmarks.strong_damping import found
 from equilibrate.study.journal import read_records
 from equilibrate.study.outcome import final_error
@@ -108,6 +109,35 @@ def test_the_errors_over_seeds():
             assert len(ends) == 3
             least, middle, most = (f"{end:.3g}" for end in ends)
             assert told == f"{middle} [{least}, {most}]"
+
+
+def test_the_recipe_beside_what_was_searched():
+    folders = {"the recipe": ("recipe", "ESGD"), "NAG, best of 12": ("seeds", "NAG"),
+               "ESGD, best of 34": ("seeds", "ESGD")}  # fmt: skip
+    rows = rows_after("<!-- strong damping: recipe -->")
+    assert [row[0] for row in rows] == list(folders)
+    for label, *cells in rows:
+        kind, name = folders[label]
+        for task, told in zip(SMALL, cells, strict=True):
+            listed = tried(f"{task}-{kind}", name)
+            least, middle, most = (f"{end:.3g}" for end in sorted(map(final_error, listed)))
+            assert told == f"{middle} [{least}, {most}]"
+    for task in SMALL:
+        own = [record["settings"] for record in tried(f"{task}-recipe", "ESGD")]
+        assert all(recipe.DAMPED.items() <= each.items() for each in own)
+
+
+def test_the_recipe_is_that_of_the_code_on_the_page():
+    (damped,) = re.findall(r"^damped = (.*)$", PAGE, re.MULTILINE)
+    assert ast.literal_eval(damped) == recipe.DAMPED
+    assert "lr=edge, decay=0.9995, **damped" in PAGE
+    assert "RisingMomentum(optimizer, most=0.99)" in PAGE
+
+
+def test_the_edge_of_the_recipe():
+    found = recipe.edge(BUILT_IN["curves-like-14"](None))
+    (lr,) = {record["settings"]["lr"] for record in tried("curves-like-recipe", "ESGD")}
+    assert lr == float(f"{found:.3g}")
 
 
 def test_the_table_of_edges():
