@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format paper wins rivals bench docs release clean
+.PHONY: help setup test kernels lint format paper wins rivals bench docs release clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' Makefile
@@ -28,6 +28,15 @@ $(STAMP): pyproject.toml constraints.txt
 # several ranks stay with one worker (their xdist_group), which keeps one set of processes for them.
 test: $(STAMP)  ## run the tests; PYTEST_ARGS adds to the pytest command
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup -q $(PYTEST_ARGS)
+
+# A CPU build of torch brings no triton; in a folder of its own, torch does not find it elsewhere.
+TRITON := .triton
+
+kernels: $(STAMP)  ## the GPU's kernels on a CPU: run by triton's interpreter, compiled for a GPU
+	test -d $(TRITON)/triton || $(BIN)/python -m pip install --quiet --no-deps \
+	    --target $(TRITON) triton==3.9.0
+	OMP_NUM_THREADS=1 TRITON_INTERPRET=1 PYTHONPATH=$(TRITON) $(BIN)/python -m pytest -n 2 -q \
+	    tests/kernels tests/rules
 
 lint: $(STAMP)  ## check style, format and types
 	$(BIN)/ruff check .
