@@ -133,9 +133,7 @@ def _state_of_the_art(
         where = ", ".join(TITLES[task] for task in behind)
         said.append(f"Correction: the record of 2013 is reached, a rival is as good on {where}")
     numbers = {f"{task}{how}": numbers_of(arms) for how, task, arms in listed}
-    told_of = {
-        study: {t: own for t, own in tasks.items() if own} for study, tasks in studies.items()
-    }
+    told_of = {s: {t: own for t, own in tasks.items() if own} for s, tasks in studies.items()}
     evidence = "; ".join(_evidence(tasks, study) for study, tasks in told_of.items() if tasks)
     verdict, ours = _with_seeds(best, verdict, "; ".join(said))
     return Judgement("S17", verdict, ours, evidence, numbers)
