@@ -3,7 +3,8 @@
 A scenario is a function at the top of a module: scenario(rank, world, *arguments). The processes
 stay alive between scenarios (importing torch takes longer than most of them); each scenario gets a
 new process group. They end by os._exit: gloo's threads may abort an ordinary exit, with or without
-this package.
+this package. Gloo sometimes fails to connect two processes of a machine under load, before anything
+of ours has run: then others meet.
 """
 
 import io
@@ -19,6 +20,12 @@ import torch.multiprocessing as processes
 
 LARGEST = 4
 PATIENCE = 120.0  # seconds after which a scenario counts as hung
+MEETINGS = 3  # tries to connect
+_MET = b"met"
+
+
+class NotMet(RuntimeError):
+    """A process of the group was gone before the scenario began."""
 
 
 def _packed(thing: Any) -> bytes:
@@ -46,6 +53,7 @@ def _serve(rank: int, pipe: Connection) -> None:
             world_size=world,
             timeout=timedelta(seconds=limit),
         )
+        pipe.send_bytes(_MET)
         try:
             answer = (True, scenario(rank, world, *arguments))
         except BaseException as error:
@@ -82,19 +90,38 @@ def close() -> None:
 
 def outcomes(scenario: Any, world: int, *arguments: Any, limit: float = 60) -> list[tuple]:
     """Return, for each rank, (True, what the scenario returned) or (False, its error's text)."""
+    for _ in range(MEETINGS - 1):
+        try:
+            return _asked(scenario, world, limit, arguments)
+        except NotMet:
+            close()
+    return _asked(scenario, world, limit, arguments)
+
+
+def _asked(scenario: Any, world: int, limit: float, arguments: tuple) -> list[tuple]:
     if not _pool:
         _pool.append(_Pool())
     pipes = _pool[0].pipes[:world]
     with tempfile.TemporaryDirectory() as folder:
-        for pipe in pipes:
-            pipe.send((scenario, world, folder, limit, arguments))
-        answers = []
-        for rank, pipe in enumerate(pipes):
-            if not pipe.poll(PATIENCE):
-                close()
-                raise TimeoutError(f"Rank {rank} of {scenario.__name__} does not come back.")
-            answers.append(_unpacked(pipe.recv_bytes()))
-    return answers
+        try:
+            for pipe in pipes:
+                pipe.send((scenario, world, folder, limit, arguments))
+            for rank, pipe in enumerate(pipes):
+                _awaited(rank, pipe, scenario)
+        except (EOFError, ConnectionError) as error:
+            raise NotMet(f"{scenario.__name__} did not begin") from error
+        try:
+            return [_unpacked(_awaited(rank, pipe, scenario)) for rank, pipe in enumerate(pipes)]
+        except (EOFError, ConnectionError):
+            close()  # this scenario has failed, and no other
+            raise
+
+
+def _awaited(rank: int, pipe: Connection, scenario: Any) -> bytes:
+    if not pipe.poll(PATIENCE):
+        close()
+        raise TimeoutError(f"Rank {rank} of {scenario.__name__} does not come back.")
+    return pipe.recv_bytes()
 
 
 def run(scenario: Any, world: int, *arguments: Any) -> list[Any]:
