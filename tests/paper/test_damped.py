@@ -2,10 +2,11 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
-from equilibrate.paper import momentum, momentum_claims
+from equilibrate.paper import arm_search, momentum, momentum_claims
 from equilibrate.paper.damped_arms import DAMPED
 from equilibrate.paper.figures import FIGURES
 from equilibrate.paper.momentum_arms import MOMENTUM_ARMS, momentum_arms
@@ -178,3 +179,34 @@ def test_the_studies_beside_it_judge_it():
     assert judged.verdict == "holds"
     (alone,) = FIGURES["falling"].joint(chosen, behind["falling"], {"damped": records})
     assert alone.verdict == "holds"
+
+
+def test_what_is_missing_trains_beside_the_seeds_of_who_leads_so_far(computed, tmp_path):
+    folder, records, _ = computed
+    (path,) = folder.glob("damped-*/records.jsonl")
+    searched = [line for line in path.read_text().splitlines() if json.loads(line)["seed"] == 0]
+    rest = searched[1:]
+    (tmp_path / path.parent.name).mkdir()
+    (tmp_path / path.parent.name / path.name).write_text("\n".join(rest) + "\n")
+    asked, store = momentum._searched(SMALL, TASK), Store(tmp_path, timed=False)
+    problem = PROBLEMS[TASK.problem](None)
+    trial = partial(arm_search._trial, asked, problem, problem.fingerprint)
+    (stage,) = arm_search._stages(asked, store, trial)
+    assert [each.seed for each in stage].count(0) == len(searched)
+    there = [{**json.loads(line), "task": TASK.problem} for line in rest]
+    winners = momentum_arms(there, TASK.problem)
+    assert [(each.method, each.settings, each.seed) for each in stage if each.seed] == [
+        (name, arm.best["settings"], seed)
+        for name, arm in winners.items()
+        for seed in range(1, SMALL.seeds)
+    ]
+    going = Progress("", momentum.units(SMALL), stream=None)
+    again = momentum.compute(SMALL, store, going, PROBLEMS)
+    assert [_numbers(record) for record in again] == [
+        _numbers(record) for record in records if "timing" not in record
+    ]
+    assert going.done == going.total
+
+
+def _numbers(record):
+    return record["key"], record["curve"]["error"]

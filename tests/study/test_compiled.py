@@ -1,7 +1,7 @@
-"""What runs on a GPU gives the numbers of a CPU: compiled functions, the R-operator, sign words.
+"""What runs on a GPU gives the numbers of a CPU: compiled functions, the R-operator, words.
 
 A stack on a GPU differs from one on a CPU in four things that need no GPU to be tested: passes and
-updates are compiled, products come from the function Hessian instead of a live loss, signs come
+updates are compiled, products come from the function Hessian instead of a live loss, vectors come
 from words, and the diagonal's root is written out. All are switched on here, on the CPU. Traced and
 decomposed as on a GPU, the graphs then run without code of their own: a minute of C++ compilation
 would say nothing about a GPU's kernels.
@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from equilibrate.study import fused as fused_module
-from equilibrate.study import passes, sign_words, stacked_curvature, stacked_optimizer
+from equilibrate.study import passes, stacked_curvature, stacked_optimizer, vector_words
 from tests.study.stacks import alone_of, dense, parted, row_of, stack_of, trials, vector_of
 
 pytestmark = pytest.mark.slow
@@ -21,7 +21,11 @@ pytestmark = pytest.mark.slow
 SETTINGS = {
     "sgd": [{"lr": 0.01}, {"lr": 0.02}, {"lr": 0.03, "weight_decay": 0.1}],
     "adam": [{"lr": 1e-3}, {"lr": 2e-3, "betas": (0.5, 0.9)}, {"lr": 3e-3}],
-    "esgd": [{"lr": 0.01}, {"lr": 0.02, "decay": None, "warmup_probes": 3}, {"lr": 0.02}],
+    "esgd": [
+        {"lr": 0.01},
+        {"lr": 0.02, "decay": None, "warmup_probes": 3},
+        {"lr": 0.02, "distribution": "gaussian"},
+    ],
     "jacobi": [
         {
             "lr": 1e-3,
@@ -52,7 +56,7 @@ def as_on_a_gpu(monkeypatch):
 
         return counted
 
-    for module in (passes, sign_words, stacked_curvature, stacked_optimizer):
+    for module in (passes, vector_words, stacked_curvature, stacked_optimizer):
         monkeypatch.setattr(module, "fused", forced)
     first, second = passes.Passes.hessian, stacked_curvature.StackedCurvature.__init__
 
@@ -61,8 +65,7 @@ def as_on_a_gpu(monkeypatch):
 
     def with_words(self, *arguments):
         second(self, *arguments)
-        if self.switches["distribution"] == "rademacher":
-            self._words = sign_words.SignWords(self.parameters)
+        self._words = self._vector_words()
 
     monkeypatch.setattr(passes.Passes, "hessian", by_function)
     monkeypatch.setattr(stacked_curvature.StackedCurvature, "__init__", with_words)
@@ -79,7 +82,7 @@ def test_a_mixed_stack_in_mid_run_and_after_a_cut_is_its_trials_alone(as_on_a_gp
     kept = [row for row in range(len(listed)) if row % 3 != 1]
     stack.keep(kept)
     stack.advance(20)
-    ran = {"losses", "_gradients_and_products", "fold", "limit", "step", "count", "move", "_signs"}
+    ran = {"losses", "_gradients_and_products", "fold", "limit", "step", "count", "move", "spread"}
     assert ran <= set(as_on_a_gpu)
     for place, row in enumerate(kept):
         alone = alone_of(problem, listed[row])

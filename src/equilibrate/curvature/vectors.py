@@ -28,6 +28,7 @@ _LOW_32_BITS = 0xFFFFFFFF
 _SIGN_BIT_32 = -(2**31)
 _FLOAT_ONE_BITS = 0x3F800000  # the float32 number 1.0; with the sign bit set, -1.0
 SIGNS_PER_WORD = 64
+NORMALS_PER_WORD = 2
 
 
 Words = Any  # a Python integer or an integer tensor: the same arithmetic serves both
@@ -116,10 +117,11 @@ def _cut(signs: Tensor, like: Tensor) -> Tensor:
     return own.view(like.shape).to(like.dtype)
 
 
-def sign_words(seed: Tensor, probe: Tensor, parameter: Tensor, number: Tensor) -> Tensor:
-    """Return the words, 64 signs each, number `number` of the vectors named by the rest, broadcast.
+def vector_words(seed: Tensor, probe: Tensor, parameter: Tensor, number: Tensor) -> Tensor:
+    """Return the words number `number` of the vectors named by the rest, broadcast.
 
-    With `signs_of` they are the same signs as `draw_elements` gives, for many parameters at once.
+    With `signs_of` or `normals_of` they are the elements that `draw_elements` gives, for many
+    parameters at once.
     """
     words: Tensor = _mix(_key(seed, probe, parameter) + number * _GOLDEN)
     return words
@@ -130,7 +132,7 @@ def signs_of(words: Tensor) -> Tensor:
 
     Example:
         >>> one = torch.tensor([1])
-        >>> words = sign_words(one, 0 * one, 3 * one, torch.arange(2)).unsqueeze(0)
+        >>> words = vector_words(one, 0 * one, 3 * one, torch.arange(2)).unsqueeze(0)
         >>> whole = draw_elements("rademacher", 0, 128, seed=1, probe=0, parameter=3)
         >>> bool((signs_of(words)[0] == whole).all())
         True
@@ -140,15 +142,29 @@ def signs_of(words: Tensor) -> Tensor:
     return torch.where(bit == 0, 1.0, -1.0).flatten(1)
 
 
-def _normals(key: int | Tensor, start: int, stop: int, device: torch.device | str) -> Tensor:
-    """Return elements start..stop-1 as standard normals, two from each word's two halves."""
-    first = start // 2
-    words = _words(key, first, -(-stop // 2), device)
+def normals_of(words: Tensor) -> Tensor:
+    """Return the standard normals held by words (..., W), two in each, as float32 (..., 2 W).
+
+    Example:
+        >>> one = torch.tensor([1])
+        >>> words = vector_words(one, 0 * one, 3 * one, torch.arange(4))
+        >>> whole = draw_elements("gaussian", 0, 8, seed=1, probe=0, parameter=3)
+        >>> bool((normals_of(words) == whole).all())
+        True
+    """
     # Half a unit is added so that the logarithm never sees zero.
     radius = ((words & _LOW_32_BITS).float() + 0.5).mul_(2.0**-32).log_().mul_(-2).sqrt_()
     angle = (words >> 32).float().mul_(math.pi * 2.0**-31)
     pairs = torch.stack((radius * angle.cos(), radius * angle.sin()), -1)
-    return pairs.flatten(-2)[..., start - 2 * first : stop - 2 * first]
+    return pairs.flatten(-2)
+
+
+def _normals(key: int | Tensor, start: int, stop: int, device: torch.device | str) -> Tensor:
+    """Return elements start..stop-1 as standard normals."""
+    first = start // NORMALS_PER_WORD
+    normals = normals_of(_words(key, first, -(-stop // NORMALS_PER_WORD), device))
+    offset = start - first * NORMALS_PER_WORD
+    return normals[..., offset : offset + stop - start]
 
 
 _DRAW: dict[str, Callable[[int | Tensor, int, int, torch.device | str], Tensor]] = {

@@ -60,6 +60,11 @@ class ArmSearch:
         return f"{name}-quick-{arm}" if self.quick else name
 
     @property
+    def straight(self) -> bool:
+        """Whether every trial trains to the end, where winners are chosen, and their seeds too."""
+        return self.search.rungs == (self.seed_epochs,)
+
+    @property
     def arms(self) -> list[str]:
         """The names of the arms, in the order in which they come."""
         return list(dict.fromkeys(arm for each in self.rounds for arm in each))

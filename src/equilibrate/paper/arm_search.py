@@ -76,18 +76,48 @@ def _trained(asked: ArmSearch, problem: Problem, store: Store, progress: Progres
         ]
 
     longest: list[Data] = []
-    for searched in _searched(asked, store, trial):
+    for searched in _stages(asked, store, trial):
         longest += together(searched, asked.search)
+    early = {record["key"]: record for record in longest if record["seed"] != 0}
+    longest = [record for record in longest if record["seed"] == 0]
     records = [up_to(record, asked.epochs) for record in longest]
-    best = {arm: furthest(r for r in records if r["method"] == arm) for arm in asked.arms}
-    winners = {arm: found["settings"] for arm, found in best.items() if found is not None}
+    winners = _winners(asked, records)
     for repeated in _repeated(asked, winners, store, trial):
-        found = together(repeated)
+        later = [each for each in repeated if each.key not in early]
+        found = [early[each.key] for each in repeated if each.key in early]
+        found += together(later) if later else []
         further = repeated[0].epochs > asked.seed_epochs
         records += [up_to(record, asked.epochs) for record in found] if further else found
         longest += found if further else []
     records += [record for record in longest if past(record["curve"], asked.epochs)]
     return [{**record, "task": asked.problem} for record in records]
+
+
+def _winners(asked: ArmSearch, records: Sequence[Data]) -> dict[str, Mapping[str, Any]]:
+    """Return the settings of every arm's best trial, of the arms that have any."""
+    best = {arm: furthest(r for r in records if r["method"] == arm) for arm in asked.arms}
+    return {arm: found["settings"] for arm, found in best.items() if found is not None}
+
+
+def _stages(asked: ArmSearch, store: Store, trial: Callable[..., Trial]) -> list[list[Trial]]:
+    """Return what trains at once, one stage after the other: the rounds of the search.
+
+    Where every trial trains straight to the end all of them are one stage, and with them the other
+    seeds of who leads so far, who will mostly win: one wide stack is what a GPU does best.
+    """
+    rounds = _searched(asked, store, trial)
+    if store.frozen or not asked.straight:
+        return rounds
+    searched = [each for listed in rounds for each in listed]
+    known_so_far = [
+        record
+        for study, own in _by_study(asked, _known(asked, store, searched)).items()
+        for record in recorded(store, study, own)
+    ]
+    leaders = _winners(asked, known_so_far)
+    seeds = [trial(arm, leaders[arm], seed, asked.seed_epochs)
+             for arm in leaders for seed in asked.seeds]  # fmt: skip
+    return [[*searched, *seeds]]
 
 
 def _repeated(

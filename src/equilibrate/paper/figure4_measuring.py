@@ -21,8 +21,8 @@ from equilibrate.study.batches import Batches
 from equilibrate.study.captured import Captured
 from equilibrate.study.passes import Hessian
 from equilibrate.study.precision import computing
-from equilibrate.study.sign_words import SignWords
 from equilibrate.study.stack import Stack
+from equilibrate.study.vector_words import VectorWords
 
 
 def flat(tensors: Sequence[Tensor]) -> Tensor:
@@ -38,7 +38,7 @@ class Prober:
         seeds = [trial.seed for trial in stack.trials]
         self.batches = Batches(stack.data, stack.trials[0].batch_size, seeds)
         self._next_update = first_epoch * self.batches.updates_per_epoch
-        self._words = SignWords(list(stack.parameters.values()))
+        self._words = VectorWords("rademacher", list(stack.parameters.values()))
         self._sizes = tuple(p[0].numel() for p in stack.parameters.values())
         self._seeds = torch.tensor(seeds, device=device)
         self._number = torch.zeros_like(self._seeds)  # of the next vector

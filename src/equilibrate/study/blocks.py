@@ -27,7 +27,7 @@ from equilibrate.study.trial import Trial
 class Block:
     """Rows `start` to `stop` of a stack of `total`, their optimizer and their schedules.
 
-    `work` counts the updates of all its trials together.
+    `updates` are those of its longest trial.
     """
 
     start: int
@@ -36,7 +36,7 @@ class Block:
     optimizer: StackedOptimizer
     schedule: Scheduling
     timetable: Timetable
-    work: int
+    updates: int
 
     def of(self, tensor: Tensor) -> Tensor:
         """Return this block's rows: the tensor itself where they are all."""
@@ -47,6 +47,11 @@ class Block:
         if not self.optimizer.probes_at(update):
             return None
         return int(self.optimizer.switches["probe_every"]) if update else 0
+
+    @property
+    def probes(self) -> int:
+        """The number of probes along its longest trial."""
+        return self.updates // int(self.optimizer.switches["probe_every"])
 
 
 def rows(tensor: Tensor, start: int, stop: int) -> Tensor:
@@ -87,6 +92,6 @@ def make_blocks(
         totals = [trial.epochs * updates_per_epoch for trial in mine]
         schedule = Scheduling(made.settings, totals)
         timetable = Timetable(schedule, made, updates_per_epoch)
-        blocks.append(Block(start, stop, len(trials), made, schedule, timetable, sum(totals)))
+        blocks.append(Block(start, stop, len(trials), made, schedule, timetable, max(totals)))
         start = stop
     return blocks

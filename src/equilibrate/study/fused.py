@@ -18,16 +18,25 @@ def fused(function: Callable[..., Any], device: torch.device) -> Callable[..., A
     compile and knows less about where rows begin. On a CPU the function stays as it is: compiling
     there takes longer than it saves in a study.
 
+    Kernels that do not need each other, as those of one update over many tensors, are joined into
+    few launches: inductor's `combo_kernels`, which leaves an update of five methods 91 launches
+    of 209 (H200, torch 2.11).
+
     Args:
         function: of tensors, lists and dictionaries of them, by position.
         device: of the tensors.
     """
     if device.type != "cuda":
         return function
+    from torch._inductor import config as inductor  # heavy, and of no use on a CPU
+
     compiled = torch.compile(function, dynamic=False)
 
     def run(*arguments: Any) -> Any:
-        with torch._dynamo.config.patch(recompile_limit=_RECOMPILE_LIMIT):
+        with (
+            torch._dynamo.config.patch(recompile_limit=_RECOMPILE_LIMIT),
+            inductor.patch(combo_kernels=True),
+        ):
             return compiled(*arguments)
 
     return run

@@ -15,7 +15,7 @@ from equilibrate.study.blocks import Block, rows
 from equilibrate.study.passes import Hessian
 from equilibrate.study.stacked_curvature import StackedCurvature
 
-_LONG = 4_000_000  # updates of all trials together
+_MANY = 20_000  # probes of a span
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class Span:
     def long(self) -> bool:
         """Whether compiling the probing pass should pay.
 
-        On a GPU it takes 10 s or more, and by estimate from profiles saves about 3 microseconds per
-        trial and update.
+        On a GPU it takes 10 s or more. Its hundreds of small launches become dozens, which saves a
+        millisecond at every probe, however few the trials are.
         """
         on_gpu = self.blocks[0].optimizer.device.type == "cuda"
-        return on_gpu and sum(block.work for block in self.blocks) >= _LONG
+        return on_gpu and max(block.probes for block in self.blocks) >= _MANY
 
     def of(self, tensor: Tensor) -> Tensor:
         """Return the rows of all its blocks, of a tensor that holds the stack's."""

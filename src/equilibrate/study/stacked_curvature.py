@@ -20,9 +20,9 @@ from equilibrate.optim import ESGD, JacobiSGD, growth, mean_floor
 from equilibrate.optim.damping import noise_level
 from equilibrate.study.fused import fused
 from equilibrate.study.passes import Hessian
-from equilibrate.study.sign_words import SignWords
 from equilibrate.study.stacked_arithmetic import folding, limiting, stepping
 from equilibrate.study.stacked_optimizer import StackedOptimizer, wide
+from equilibrate.study.vector_words import VectorWords
 
 KINDS: dict[type[Optimizer], ModuleType] = {ESGD: equilibration, JacobiSGD: jacobi}
 
@@ -65,10 +65,12 @@ class StackedCurvature(StackedOptimizer):
         self.brake = torch.ones_like(lr)
         self._grows = any(s["momentum"] and s["growth_limit"] is not None for s in self.settings)
         self._fold_all = fused(folding(self.kind), self.device)
-        signs = self.switches["distribution"] == "rademacher" and self.device.type == "cuda"
-        self._words = SignWords(self.parameters) if signs else None
+        self._words = self._vector_words() if self.device.type == "cuda" else None
         self._step_all = fused(stepping(self.kind), self.device)
         self._limit_all = fused(limiting(self.kind), self.device)
+
+    def _vector_words(self) -> VectorWords:
+        return VectorWords(self.switches["distribution"], self.parameters)
 
     def _kind_of(self, optimizer: type[Optimizer]) -> ModuleType:
         return KINDS[optimizer]
