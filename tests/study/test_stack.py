@@ -108,6 +108,7 @@ def test_so_it_is_with_every_setting_of_a_curvature_method(method, variant):
 ROWS_AND_COLUMNS = {
     "alone": [{**CALM, "decay": 0.99}, {**CALM, "lr": 0.003, "decay": None, "seed": 5}],
     "few vectors": [{**CALM, "warmup_probes": 5}, {**CALM, "warmup_probes": 5, "damping": 1.0}],
+    "one vector": [{**CALM, "warmup_probes": 1, "damping": d} for d in (0.1, 1.0)],
     "momentum": [{**CALM, "momentum": m, "nesterov": True, "lr": 0.003} for m in (0.5, 0.8)],
     "mean floor": [{**CALM, "mean_floor": True, "decay": 0.5, "lr": lr} for lr in (0.03, 0.1)],
     "two warm-ups": [{**CALM, "warmup_probes": 16}, {**CALM, "warmup_probes": 20}],

@@ -8,13 +8,16 @@ d = E[(H v)^2], which undoes any bad scaling of the parameters up to a common fa
 
 which is rid of the factor after one round and halves what else is wrong (`exact.row_column`). The
 warm-up's vectors are shared among the rounds: the cost is that of row equilibration.
+
+What joins later stands beside columns that are scaled already: with v in its own as drawn,
+(H v + H D^-1/2 v)^2 would add the unit of H^2 to that of H, and its steps would depend on the scale
+of the loss. So its columns start with the mean of the others' d.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from equilibrate.diagonals import row_column
@@ -70,11 +73,19 @@ class RowColumn(CurvatureOptimizer):
         vectors = super()._draw()
         if self._kind is row_column:
             for parameter, vector in zip(self._trainable(), vectors, strict=True):
-                if parameter in self._roots:
-                    local(vector).mul_(self._roots[parameter])
-                elif self._measured(parameter):
-                    local(vector).mul_(self._inverse_root(parameter))
+                held = self._roots.get(parameter)
+                local(vector).mul_(self._inverse_root(parameter) if held is None else held)
         return vectors
+
+    def _fold(self, contributions: Mapping[Tensor, Tensor], asked: Iterable[Tensor] = ()) -> bool:
+        """Fold one vector's contributions; a first one without a warm-up is a round of its own."""
+        if self._kind is not row_column or self._roots:
+            return super()._fold(contributions, asked)
+        new, start = self._unmeasured(list(contributions)), self._start()
+        folded = super()._fold(contributions, asked)
+        if folded and new:
+            self._meet_halfway(dict.fromkeys(new, start))
+        return folded
 
     def _warm_up(self, hessian: Hessian, fresh: dict[Tensor, int]) -> None:
         """Fold the warm-up's vectors: all alike, or in rounds that approach d."""
@@ -83,8 +94,8 @@ class RowColumn(CurvatureOptimizer):
             return
         rounds = ROUNDS if min(fresh.values(), default=0) >= ROUNDS * LEAST else 1
         try:
-            for number in range(rounds if fresh else 0):
-                self._approach(hessian, fresh, number, rounds)
+            for _ in range(rounds if fresh else 0):
+                self._approach(hessian, fresh, rounds)
         finally:
             self._roots = {}
         self._warmed = list(dict.fromkeys(self._warmed))
@@ -92,29 +103,37 @@ class RowColumn(CurvatureOptimizer):
             if self._measured(parameter):
                 self.state[parameter]["weight"] = float(fresh[parameter])
 
-    def _approach(
-        self, hessian: Hessian, fresh: dict[Tensor, int], number: int, rounds: int
-    ) -> None:
+    def _approach(self, hessian: Hessian, fresh: dict[Tensor, int], rounds: int) -> None:
         """Make one of some rounds with its share of the vectors."""
-        known = [p for p in fresh if self._measured(p)] if number else []
-        self._roots = dict.fromkeys(fresh, 1.0) | {p: self._inverse_root(p) for p in known}
-        before = {p: local(self.state[p]["diagonal"]).clone() for p in known}
-        for parameter in known:
+        self._roots = {p: self._inverse_root(p) for p in self._trainable()}
+        start = self._start()
+        before: dict[Tensor, Tensor | float] = {}
+        for parameter in filter(self._measured, fresh):  # none in the first round
+            before[parameter] = local(self.state[parameter]["diagonal"]).clone()
             self.state[parameter]["weight"] = 0.0  # this round's mean alone
         super()._warm_up(hessian, {p: count // rounds for p, count in fresh.items()})
-        if rounds == 1:  # too few for rounds: sqrt(E[(H v)^2]), which has the unit of H
-            before = {p: torch.ones_like(local(p)) for p in fresh if self._measured(p)}
+        if rounds == 1:  # too few for rounds: the only one is a whole one
+            before = dict.fromkeys(filter(self._measured, fresh), start)
         self._meet_halfway(before)
 
-    def _meet_halfway(self, before: dict[Tensor, Tensor]) -> None:
+    def _meet_halfway(self, before: Mapping[Tensor, Tensor | float]) -> None:
         """Put the geometric mean of the earlier and the new d in its place."""
         for parameter, earlier in before.items():
             local(self.state[parameter]["diagonal"]).mul_(earlier).sqrt_()
         summarise(row_column, [self.state[p] for p in before])
         self._renew_mean()
 
-    def _inverse_root(self, parameter: Tensor) -> Tensor:
-        """Return D^-1/2 of one tensor, damped as a step is."""
+    def _start(self) -> float:
+        """Return the d that stands for one not measured yet: the mean of those that are.
+
+        Where there are none it is one, as good as any: a factor common to all drops out of a round.
+        """
+        return float(self.param_groups[0]["mean_scale"]) or 1.0
+
+    def _inverse_root(self, parameter: Tensor) -> Any:
+        """Return D^-1/2 of one tensor, damped as a step is; one number before it is measured."""
+        if not self._measured(parameter):
+            return self._start() ** -0.5
         group = self._groups()[parameter]
         (damping,), (fill,) = damping_and_fill(group, [parameter], self.state)
         return denominator(local(self.state[parameter]["diagonal"]), damping, fill).rsqrt()
