@@ -45,13 +45,14 @@ def edge(problem: Problem, damping: float | None) -> float:
 
 
 def tried(folders: list[Path], damping: float | None) -> Iterator[tuple[float, Any, float]]:
-    """Return learning rate, momentum and end of the longest runs, of NAG or at a damping."""
+    """Return learning rate, momentum and end of the longest runs at seed 0, by damping or NAG."""
     records: list[Record] = [r for each in folders for r in read_records(each).values()]
     longest = max((record["epochs"] for record in records), default=0)
     for record in records:
         own = record["settings"]
         method = "nag" if damping is None else "esgd"
-        if record["method"] == method and record["epochs"] == longest and _damping(own) == damping:
+        asked = record["method"] == method and record["epochs"] == longest and record["seed"] == 0
+        if asked and _damping(own) == damping:
             yield own["lr"], own["momentum"], final_error(record)
 
 

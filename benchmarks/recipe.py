@@ -2,21 +2,27 @@
 
     python -m benchmarks.recipe --problems mnist curves-like --data FOLDER --out RECORDS
     python -m benchmarks.recipe --problems mnist curves-like --out results/strong-damping --table
+    python -m benchmarks.recipe --momenta 0.995 0.9975 --floors no yes --seeds 1 --data FOLDER --out RECORDS
 
 A damping of half the first mean of D, the learning rate at the edge of stability of one batch at
 the start, a momentum that rises to 0.99, a memory of 2,000 steps; on the networks, and for as many
-updates, as in `benchmarks.strong_damping`, whose NAG and ESGD are the best of a search.
-"""
+updates, as in `benchmarks.strong_damping`, whose NAG and ESGD are the best of a search. And the same
+with larger momenta, with and without the floor under the mean of D (`mean_floor`).
+"""  # noqa: E501
 
 import argparse
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from benchmarks import one_stack
 from benchmarks.one_stack import precision_of
-from benchmarks.strong_damping import EPOCHS, METHODS, over_seeds
+from benchmarks.strong_damping import EPOCHS, METHODS
 from equilibrate.monitor import suggest_learning_rate
+from equilibrate.study.journal import read_records
+from equilibrate.study.outcome import Spread, final_error
 from equilibrate.study.problem import Problem
 from equilibrate.study.problems import BUILT_IN
 from equilibrate.study.trial import Trial
@@ -33,12 +39,48 @@ def edge(problem: Problem) -> float:
     return suggest_learning_rate(loss, network.parameters(), **DAMPED).edge
 
 
-def trials(problem: Problem, seeds: int, precision: str) -> list[Trial]:
-    """Return the recipe with so many seeds."""
+def variant(momentum: float, floor: bool) -> dict[str, Any]:
+    """Return what is changed of the recipe; nothing where it is itself.
+
+    Example:
+        >>> variant(0.99, floor=False), variant(0.995, floor=True)
+        ({'momentum': 0.99}, {'momentum': 0.995, 'mean_floor': True})
+    """
+    return {"momentum": momentum} | ({"mean_floor": True} if floor else {})
+
+
+def trials(
+    problem: Problem, seeds: int, precision: str, changes: list[dict[str, Any]]
+) -> list[Trial]:
+    """Return the recipe, changed in so many ways, with so many seeds."""
     what = problem.name, problem.fingerprint, METHODS["ESGD"].name
     own = {**DAMPED, **SCHEDULES, "decay": 0.9995, "lr": float(f"{edge(problem):.3g}")}
     size = problem.batch_size
-    return [Trial(*what, own, seed, size, EPOCHS, precision) for seed in range(seeds)]
+    return [
+        Trial(*what, {**own, **change}, seed, size, EPOCHS, precision)
+        for seed in range(seeds)
+        for change in changes
+    ]
+
+
+def ends(folder: Path) -> dict[tuple[float, bool], Spread]:
+    """Return the final errors over seeds, by momentum and floor."""
+
+    def key(record: dict[str, Any]) -> tuple[float, bool]:
+        own = record["settings"]
+        return own["momentum"], own.get("mean_floor", False)
+
+    listed = sorted(read_records(folder).values(), key=key)
+    return {what: Spread.of([final_error(r) for r in own]) for what, own in groupby(listed, key)}
+
+
+def rows(folder: Path, name: str) -> list[str]:
+    """Return a row for each change of the recipe."""
+    return [
+        f"| {name} | momentum {momentum:g}{', mean_floor' if floor else ''} | "
+        f"{end.median:.3g} [{end.low:.3g}, {end.high:.3g}] | {end.seeds} |"
+        for (momentum, floor), end in ends(folder).items()
+    ]
 
 
 def main() -> None:
@@ -46,6 +88,8 @@ def main() -> None:
     parser.add_argument("--problems", nargs="+", default=["curves-like"])
     parser.add_argument("--device", default="cpu", type=torch.device)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--momenta", type=float, nargs="+", default=[DAMPED["momentum"]])
+    parser.add_argument("--floors", nargs="+", choices=("no", "yes"), default=["no"])
     parser.add_argument("--data", type=Path)
     parser.add_argument("--out", type=Path, default=Path("out/recipe"))
     parser.add_argument(
@@ -56,9 +100,10 @@ def main() -> None:
         folder = given.out / FOLDER.format(name)
         if not given.table:
             problem = BUILT_IN[f"{name}-14"](given.data)
-            asked = trials(problem, given.seeds, precision_of(given.device))
+            changes = [variant(m, f == "yes") for m in given.momenta for f in given.floors]
+            asked = trials(problem, given.seeds, precision_of(given.device), changes)
             one_stack.train(problem, METHODS["ESGD"], asked, folder, given.device)
-        print(*(f"| {name} {row[1:]}" for row in over_seeds(folder, "ESGD")), sep="\n")
+        print(*rows(folder, name), sep="\n")
 
 
 if __name__ == "__main__":

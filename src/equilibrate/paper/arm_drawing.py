@@ -52,10 +52,24 @@ def draw_columns(
             _against_time(below, column, looks)
     for row in grid:
         row[0].set_ylabel("training squared error")
-    handles, labels = grid[0][0].get_legend_handles_labels()
-    picture.legend(handles, labels, loc="outside lower center", ncols=1 + len(columns), fontsize=9)
+    shown = _legend(columns, colours, dashed)
+    picture.legend(handles=shown, loc="outside lower center", ncols=1 + len(columns), fontsize=9)
     drawn: Picture = picture
     return drawn
+
+
+def _legend(
+    columns: Sequence[Column], colours: Mapping[str, str], dashed: Collection[str]
+) -> list[Any]:
+    """Return a line for every arm that any task has: one need not be in the first."""
+    from matplotlib.lines import Line2D
+
+    labels = {name: arm.label for column in columns for name, arm in column.arms.items()}
+    return [
+        Line2D([], [], color=colours[name], label=labels[name],
+               ls="--" if name in dashed else "-", lw=_THIN if name in dashed else _THICK)
+        for name in colours if name in labels
+    ]  # fmt: skip
 
 
 def _looks(column: Column, colours: Mapping[str, str], dashed: Collection[str]) -> dict[str, Look]:

@@ -124,7 +124,7 @@ def describe(chosen: Settings, records: Records) -> Description:
 
 def claims(chosen: Settings, records: Records) -> list[Judgement]:
     """Judge the claims that rest on learning curves."""
-    return figure3_claims.claims(split(records)[0])
+    return figure3_claims.claims(*split(records))
 
 
 def _drawn(chosen: Settings, arm: str) -> list[dict[str, Any]]:
