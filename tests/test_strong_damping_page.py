@@ -2,12 +2,14 @@
 
 import ast
 import re
+import statistics
 from pathlib import Path
 
 import pytest
 
-from benchmarks import edge_of_damping, recipe
+from benchmarks import drift, edge_of_damping, recipe
 from benchmarks.strong_damping import found
+from equilibrate.paper.momentum_arms import MOMENTUM_ARMS
 from equilibrate.study.journal import read_records
 from equilibrate.study.outcome import final_error
 from equilibrate.study.problems import BUILT_IN
@@ -66,20 +68,25 @@ def test_the_errors_by_damping():
 @pytest.mark.parametrize("task", ["MNIST", "CURVES-like"])
 def test_the_ends_on_the_papers_networks(task):
     records = read_records(ROOT / "results" / "records" / f"damped-{task.lower()}").values()
-    labels = {"nag": "NAG, Sutskever's schedule", "esgd": "ESGD + Nesterov"}
     rows = {row[0]: row[1:] for row in rows_after(f"\n{task}:\n")}
-    assert rows.keys() == set(labels.values())
-    for method, label in labels.items():
-        best, *others = sorted((r for r in records if r["method"] == method), key=final_error)
-        curve = dict(zip(best["curve"]["updates"], best["curve"]["error"], strict=True))
-        early, end, settings, rest = rows[label]
+    assert rows.keys() == {MOMENTUM_ARMS[r["method"]].label for r in records}
+    for method in {r["method"] for r in records}:
+        own = [r for r in records if r["method"] == method]
+        best, *others = sorted((r for r in own if r["seed"] == 0), key=final_error)
+        ends = sorted(final_error(r) for r in own if r["settings"] == best["settings"])
+        early, end, settings, rest = rows[MOMENTUM_ARMS[method].label]
         assert early == f"{min(_at(r, 30_000) for r in (best, *others)):.3g}"
-        assert end == f"{curve[750_000]:.3g}"
-        assert settings.startswith(f"lr {best['settings']['lr']:g}, rising to")
-        assert f"rising to {best['settings']['momentum']:g}" in settings
-        told = re.findall(r"([\d.]+|died) \(lr ([\d.]+)", rest)
+        band = f" [{ends[0]:.3g}, {ends[-1]:.3g}]" if len(ends) > 1 else ""
+        assert end == f"{statistics.median(ends):.3g}{band}"
+        assert settings.startswith(f"lr {best['settings']['lr']:g}, {_momentum(best)}")
+        told = re.findall(r"([\d.]+|died) \(lr ([\de.-]+)", rest)
         ends = [(final_error(r), f"{r['settings']['lr']:g}") for r in others]
         assert told == [("died" if end > 10 else f"{end:.3g}", lr) for end, lr in ends]
+
+
+def _momentum(record):
+    own = record["settings"]
+    return f"rising to {own['momentum']:g}" if "momentum" in own else f"beta1 {own['betas'][0]:g}"
 
 
 def _at(record, updates):
@@ -87,11 +94,12 @@ def _at(record, updates):
     return dict(zip(curve["updates"], curve["error"], strict=True))[updates]
 
 
-def test_on_curves_like_images_esgd_is_below_every_rival_at_every_point():
+def test_on_curves_like_images_one_run_of_esgd_is_below_every_rival_at_every_point():
     folders = [ROOT / "results" / "records" / f"{study}-curves-like" for study in
                ("momentum", "falling", "damped")]  # fmt: skip
     runs = [r for folder in folders for r in read_records(folder).values() if r["epochs"] == 7500]
     ours = min((r for r in runs if r["method"] == "esgd"), key=final_error)
+    assert ours["seed"] == 0
     rivals = [r for r in runs if r["method"] != "esgd"]
     assert {r["method"] for r in rivals} == {"nag", "rmsprop", "adam", "jacobi"}
     own = dict(zip(ours["curve"]["updates"], ours["curve"]["error"], strict=True))
@@ -100,6 +108,10 @@ def test_on_curves_like_images_esgd_is_below_every_rival_at_every_point():
         shared = [updates for updates in own if updates and updates in theirs]
         assert len(shared) > 50
         assert all(own[updates] < theirs[updates] for updates in shared), rival["settings"]
+
+
+def test_the_table_of_the_drift():
+    assert "\n".join(drift.table(ROOT / "results" / "drift")) in PAGE
 
 
 def test_the_errors_over_seeds():

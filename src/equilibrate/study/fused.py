@@ -9,6 +9,10 @@ import torch
 # A study meets many shapes and numbers of trials; past the limit torch would stop compiling.
 _RECOMPILE_LIMIT = 256
 
+# Kernels that do not need each other, as those of one update over many tensors, as few launches:
+# 91 instead of 209 in an update of five methods (`benchmarks.mixed_speed`).
+JOINED = True
+
 
 @lru_cache(maxsize=64)  # the same code for every stack: compiled once for each number of trials
 def fused(function: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
@@ -17,10 +21,6 @@ def fused(function: Callable[..., Any], device: torch.device) -> Callable[..., A
     For every number of trials anew, of which a study has few: code for any number takes longer to
     compile and knows less about where rows begin. On a CPU the function stays as it is: compiling
     there takes longer than it saves in a study.
-
-    Kernels that do not need each other, as those of one update over many tensors, are joined into
-    few launches: inductor's `combo_kernels`, which leaves an update of five methods 91 launches
-    of 209 (H200, torch 2.11).
 
     Args:
         function: of tensors, lists and dictionaries of them, by position.
@@ -35,7 +35,7 @@ def fused(function: Callable[..., Any], device: torch.device) -> Callable[..., A
     def run(*arguments: Any) -> Any:
         with (
             torch._dynamo.config.patch(recompile_limit=_RECOMPILE_LIMIT),
-            inductor.patch(combo_kernels=True),
+            inductor.patch(combo_kernels=JOINED),
         ):
             return compiled(*arguments)
 
