@@ -62,7 +62,8 @@ def launches(stack: Stack) -> tuple[float, float]:
         for _ in range(PROFILED):
             stack._update_captured(plain)
         torch.cuda.synchronize()
-    spans = sorted((e.time_range.start, e.time_range.end) for e in record.events())
+    kernels = [e for e in record.events() if e.device_type == torch.autograd.DeviceType.CUDA]
+    spans = sorted((e.time_range.start, e.time_range.end) for e in kernels)
     busy, last = 0.0, 0.0
     for start, end in spans:
         busy += max(0.0, end - max(start, last))

@@ -2,13 +2,13 @@
 
     python -m benchmarks.recipe --problems mnist curves-like --data FOLDER --out RECORDS
     python -m benchmarks.recipe --problems mnist curves-like --out results/strong-damping --table
-    python -m benchmarks.recipe --momenta 0.995 0.9975 --floors no yes --seeds 1 --data FOLDER --out RECORDS
+    python -m benchmarks.recipe --momenta 0.995 0.9975 --floors no yes --data FOLDER --out RECORDS
 
 A damping of half the first mean of D, the learning rate at the edge of stability of one batch at
 the start, a momentum that rises to 0.99, a memory of 2,000 steps; on the networks, and for as many
-updates, as in `benchmarks.strong_damping`, whose NAG and ESGD are the best of a search. And the same
-with larger momenta, with and without the floor under the mean of D (`mean_floor`).
-"""  # noqa: E501
+updates, as in `benchmarks.strong_damping`, whose NAG and ESGD are the best of a search. And the
+same with larger momenta, with and without the floor under the mean of D (`mean_floor`).
+"""
 
 import argparse
 from itertools import groupby
@@ -29,7 +29,7 @@ from equilibrate.study.trial import Trial
 
 DAMPED = {"damping": 0.5, "damping_kind": "initial", "momentum": 0.99, "nesterov": True}
 SCHEDULES = {"lr_schedule": "cosine", "momentum_schedule": "sutskever"}
-FOLDER = "{}-recipe"
+FOLDER, CHANGED = "{}-recipe", "{}-recipe-changed"
 
 
 def edge(problem: Problem) -> float:
@@ -40,7 +40,7 @@ def edge(problem: Problem) -> float:
 
 
 def variant(momentum: float, floor: bool) -> dict[str, Any]:
-    """Return what is changed of the recipe; nothing where it is itself.
+    """Return a momentum, and a floor or none, in the place of the recipe's own.
 
     Example:
         >>> variant(0.99, floor=False), variant(0.995, floor=True)
@@ -96,14 +96,15 @@ def main() -> None:
         "--table", action="store_true", help="print what is recorded, train nothing"
     )
     given = parser.parse_args()
+    changes = [variant(m, f == "yes") for m in given.momenta for f in given.floors]
+    own = FOLDER if changes == [variant(DAMPED["momentum"], floor=False)] else CHANGED
     for name in given.problems:
-        folder = given.out / FOLDER.format(name)
         if not given.table:
-            problem = BUILT_IN[f"{name}-14"](given.data)
-            changes = [variant(m, f == "yes") for m in given.momenta for f in given.floors]
+            problem, folder = BUILT_IN[f"{name}-14"](given.data), given.out / own.format(name)
             asked = trials(problem, given.seeds, precision_of(given.device), changes)
             one_stack.train(problem, METHODS["ESGD"], asked, folder, given.device)
-        print(*rows(folder, name), sep="\n")
+        for each in (FOLDER, CHANGED):
+            print(*rows(given.out / each.format(name), name), sep="\n")
 
 
 if __name__ == "__main__":

@@ -23,9 +23,12 @@ WARM, TIMED, ROUNDS = 65, 100, 5
 
 
 def stack(problem, method, together, precision, device):
-    """Return a stack of equal trials that has made its first updates."""
+    """Return a stack of equal trials that has made its first updates.
+
+    Of 2,500 epochs: the probing passes of such runs are compiled.
+    """
     settings = METHODS[method].settings(1)[0] | {"lr": RATES[method]}
-    trial = Trial(problem.name, "-", method, settings, 0, problem.batch_size, 1000, precision)
+    trial = Trial(problem.name, "-", method, settings, 0, problem.batch_size, 2500, precision)
     made = Stack(problem, METHODS[method], [trial] * together, device)
     made.advance(WARM)
     return made

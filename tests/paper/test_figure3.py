@@ -244,6 +244,17 @@ def test_sentences_about_mnist(claim, finals, verdict):
     assert judged[claim].verdict == verdict
 
 
+def test_s10_tells_the_time_beside_the_epochs_it_is_judged_by():
+    seconds = {"sgd": 1.0, "esgd": 2.0}  # of the others no time was measured
+    judged = figure3_claims.claims(_study(AS_SAID), {"mnist": seconds, "curves-like": {"sgd": 1.0}})
+    (told,) = (j for j in judged if j.claim == "S10")
+    assert told.numbers["esgd, in time"] == told.numbers["esgd"] / 2
+    assert "esgd-warm, in time" not in told.numbers
+    assert f"in less time (not judged) by {told.numbers['esgd'] / 2:.1f} (" in told.ours
+    (untimed,) = (j for j in figure3_claims.claims(_study(AS_SAID)) if j.claim == "S10")
+    assert (untimed.verdict, "time" in untimed.ours) == (told.verdict, False)
+
+
 def test_one_seed_is_not_judged_where_seeds_decide():
     records = [r for r in [*_study(AS_SAID), *_study(AS_SAID, "curves-like")] if r["seed"] == 0]
     judged = {j.claim: j for j in figure3_claims.claims(records)}

@@ -1,6 +1,7 @@
 """Trials of several methods in one stack are the same trials in stacks of their own."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ import torch
 from equilibrate.study.methods import METHODS
 from equilibrate.study.outcome import comparable
 from equilibrate.study.search import successive_halving
+from equilibrate.study.spans import Span
 from equilibrate.study.stack import Stack
 from equilibrate.study.study import run_study
 from tests.study.stacks import CPU
@@ -133,3 +135,20 @@ def test_halving_cuts_each_method_of_a_mixed_study_by_itself(tmp_path):
         statuses = [r["status"] for r in found.values() if r["method"] == name]
         assert statuses.count("finished") == 1
         assert statuses.count("cut") == 2
+
+
+@pytest.mark.parametrize(("probes", "device", "long"), [
+    ((20_000, 3), "cuda", True), ((19_999, 3), "cuda", False), ((20_000, 3), "cpu", False),
+])  # fmt: skip
+def test_a_probing_pass_is_compiled_where_its_probes_are_many(probes, device, long):
+    optimizer = SimpleNamespace(device=torch.device(device))
+    blocks = tuple(SimpleNamespace(optimizer=optimizer, probes=number) for number in probes)
+    assert Span(blocks, (20, 20)).long is long
+
+
+def test_a_block_counts_the_probes_of_its_longest_trial():
+    problem = _problem((12, 8, 3, 8, 12), cases=32)
+    pairs = zip(_trials("esgd", [{"lr": 0.1}, {"lr": 0.2}]), (5, 50), strict=True)
+    listed = [replace(trial, epochs=epochs) for trial, epochs in pairs]
+    (block,) = Stack(problem, METHODS, listed, CPU).blocks
+    assert block.probes == 50 * problem.updates_per_epoch // 20

@@ -67,7 +67,7 @@ def _legend(
     labels = {name: arm.label for column in columns for name, arm in column.arms.items()}
     return [
         Line2D([], [], color=colours[name], label=labels[name],
-               ls="--" if name in dashed else "-", lw=_THIN if name in dashed else _THICK)
+               ls="--" if name in dashed else "-", lw=_THICK)
         for name in colours if name in labels
     ]  # fmt: skip
 

@@ -75,14 +75,13 @@ def _trained(asked: ArmSearch, problem: Problem, store: Store, progress: Progres
             for record in train(store, study, problem, asked.methods, own, progress, **how)
         ]
 
-    longest: list[Data] = []
-    for searched in _stages(asked, store, trial):
-        longest += together(searched, asked.search)
-    early = {record["key"]: record for record in longest if record["seed"] != 0}
-    longest = [record for record in longest if record["seed"] == 0]
+    found = [
+        record for stage in _stages(asked, store, trial) for record in together(stage, asked.search)
+    ]
+    early = {record["key"]: record for record in found if record["seed"] != 0}
+    longest = [record for record in found if record["seed"] == 0]
     records = [up_to(record, asked.epochs) for record in longest]
-    winners = _winners(asked, records)
-    for repeated in _repeated(asked, winners, store, trial):
+    for repeated in _repeated(asked, _winners(asked, records), store, trial):
         later = [each for each in repeated if each.key not in early]
         found = [early[each.key] for each in repeated if each.key in early]
         found += together(later) if later else []
@@ -103,21 +102,28 @@ def _stages(asked: ArmSearch, store: Store, trial: Callable[..., Trial]) -> list
     """Return what trains at once, one stage after the other: the rounds of the search.
 
     Where every trial trains straight to the end all of them are one stage, and with them the other
-    seeds of who leads so far, who will mostly win: one wide stack is what a GPU does best.
+    seeds of the arms whose winner is known: one wide stack is what a GPU does best. Trials of an
+    arm are neighbours, so that one optimizer moves them (`study.blocks`).
     """
     rounds = _searched(asked, store, trial)
-    if store.frozen or not asked.straight:
+    if not asked.straight:
         return rounds
     searched = [each for listed in rounds for each in listed]
-    known_so_far = [
-        record
-        for study, own in _by_study(asked, _known(asked, store, searched)).items()
-        for record in recorded(store, study, own)
-    ]
-    leaders = _winners(asked, known_so_far)
-    seeds = [trial(arm, leaders[arm], seed, asked.seed_epochs)
-             for arm in leaders for seed in asked.seeds]  # fmt: skip
-    return [[*searched, *seeds]]
+    decided = {} if store.frozen else _decided(asked, store, searched)
+    pairs = [(arm, seed) for arm in decided for seed in asked.seeds]
+    seeds = [trial(arm, decided[arm], seed, asked.seed_epochs) for arm, seed in pairs]
+    return [sorted([*searched, *seeds], key=lambda each: asked.arms.index(each.method))]
+
+
+def _decided(
+    asked: ArmSearch, store: Store, searched: Sequence[Trial]
+) -> dict[str, Mapping[str, Any]]:
+    """Return the winners' settings of the arms whose every trial is recorded, on these data."""
+    folders = {study_folder(store, asked.study(trial.method)) for trial in searched}
+    there = {key: record for folder in folders for key, record in read_records(folder).items()}
+    missing = {trial.method for trial in searched if trial.key not in there}
+    whole = [there[trial.key] for trial in searched if trial.method not in missing]
+    return _winners(asked, whole)
 
 
 def _repeated(

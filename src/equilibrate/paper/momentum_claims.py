@@ -102,10 +102,12 @@ def _seeds(tasks: Mapping[str, Arms]) -> int:
 
 
 def _with_seeds(tasks: Mapping[str, Arms], verdict: Verdict, said: str) -> tuple[Verdict, str]:
-    """Confirm nothing before there is more than one seed."""
+    """Confirm nothing before every winner has more than one seed."""
     if verdict == "does not hold" or _seeds(tasks) > 1:
         return verdict, said
-    return "not yet run", f"one seed so far, not judged: {said}"
+    most = max(len(arm.seeds) for arms in tasks.values() for arm in arms.values())
+    who = f"one seed{' of some winners' if most > 1 else ''} so far"
+    return "not yet run", f"{who}, not judged: {said}"
 
 
 def _state_of_the_art(
@@ -239,9 +241,8 @@ def _came(record: Mapping[str, Any]) -> float:
 def _gains_told(task: str, mixed: Arms, plain: Arms, gains: Mapping[str, float]) -> str:
     epoch = _shared(mixed, plain)
     own, other = _at(epoch, mixed["rmsprop"], plain["rmsprop"])
-    rest = ", ".join(
-        f"{mixed[name].label} {gain:.2f}" for name, gain in gains.items() if name != "rmsprop"
-    )
+    others = [name for name in gains if name != "rmsprop"]
+    rest = ", ".join(f"{mixed[name].label} {gains[name]:.2f}" for name in others)
     return (
         f"{TITLES[task]}, {epoch:g} epochs: RMSProp {told(other)} without, {told(own)} with "
         f"momentum, which divides the error by {gains['rmsprop']:.2f}; that of the others by "
