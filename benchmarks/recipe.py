@@ -7,7 +7,8 @@
 A damping of half the first mean of D, the learning rate at the edge of stability of one batch at
 the start, a momentum that rises to 0.99, a memory of 2,000 steps; on the networks, and for as many
 updates, as in `benchmarks.strong_damping`, whose NAG and ESGD are the best of a search. And the
-same with larger momenta, with and without the floor under the mean of D (`mean_floor`).
+same with larger momenta, with and without the floor under the mean of D (`mean_floor`); `--nag`
+trains NAG with these momenta, at the best learning rate of its search and at half of it.
 """
 
 import argparse
@@ -30,6 +31,7 @@ from equilibrate.study.trial import Trial
 DAMPED = {"damping": 0.5, "damping_kind": "initial", "momentum": 0.99, "nesterov": True}
 SCHEDULES = {"lr_schedule": "cosine", "momentum_schedule": "sutskever"}
 FOLDER, CHANGED = "{}-recipe", "{}-recipe-changed"
+NAG_RATES = {"mnist": (0.06, 0.03), "curves-like": (0.12, 0.06)}
 
 
 def edge(problem: Problem) -> float:
@@ -63,23 +65,38 @@ def trials(
     ]
 
 
-def ends(folder: Path) -> dict[tuple[float, bool], Spread]:
-    """Return the final errors over seeds, by momentum and floor."""
+def nag_trials(
+    problem: Problem, seeds: int, precision: str, momenta: list[float], rates: tuple[float, ...]
+) -> list[Trial]:
+    """Return NAG with these momenta and learning rates."""
+    what = problem.name, problem.fingerprint, METHODS["NAG"].name
+    size, own = problem.batch_size, {**SCHEDULES, "nesterov": True}
+    return [
+        Trial(*what, {**own, "momentum": m, "lr": lr}, seed, size, EPOCHS, precision)
+        for seed in range(seeds)
+        for m in momenta
+        for lr in rates
+    ]
 
-    def key(record: dict[str, Any]) -> tuple[float, bool]:
-        own = record["settings"]
-        return own["momentum"], own.get("mean_floor", False)
 
-    listed = sorted(read_records(folder).values(), key=key)
-    return {what: Spread.of([final_error(r) for r in own]) for what, own in groupby(listed, key)}
+def _what(record: dict[str, Any]) -> str:
+    own = record["settings"]
+    floor = ", mean_floor" if own.get("mean_floor") else ""
+    nag = f"NAG, lr {own['lr']:g}, " if record["method"] == "nag" else ""
+    return f"{nag}momentum {own['momentum']:g}{floor}"
+
+
+def ends(folder: Path) -> dict[str, Spread]:
+    """Return the final errors over seeds, by what was trained."""
+    listed = sorted(read_records(folder).values(), key=_what)
+    return {what: Spread.of([final_error(r) for r in own]) for what, own in groupby(listed, _what)}
 
 
 def rows(folder: Path, name: str) -> list[str]:
-    """Return a row for each change of the recipe."""
+    """Return a row for each change of the recipe, and for each NAG."""
     return [
-        f"| {name} | momentum {momentum:g}{', mean_floor' if floor else ''} | "
-        f"{end.median:.3g} [{end.low:.3g}, {end.high:.3g}] | {end.seeds} |"
-        for (momentum, floor), end in ends(folder).items()
+        f"| {name} | {what} | {end.median:.3g} [{end.low:.3g}, {end.high:.3g}] | {end.seeds} |"
+        for what, end in ends(folder).items()
     ]
 
 
@@ -90,6 +107,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--momenta", type=float, nargs="+", default=[DAMPED["momentum"]])
     parser.add_argument("--floors", nargs="+", choices=("no", "yes"), default=["no"])
+    parser.add_argument("--nag", action="store_true", help="train NAG with these momenta instead")
     parser.add_argument("--data", type=Path)
     parser.add_argument("--out", type=Path, default=Path("out/recipe"))
     parser.add_argument(
@@ -97,12 +115,15 @@ def main() -> None:
     )
     given = parser.parse_args()
     changes = [variant(m, f == "yes") for m in given.momenta for f in given.floors]
-    own = FOLDER if changes == [variant(DAMPED["momentum"], floor=False)] else CHANGED
+    itself = changes == [variant(DAMPED["momentum"], floor=False)] and not given.nag
+    own = FOLDER if itself else CHANGED
     for name in given.problems:
         if not given.table:
             problem, folder = BUILT_IN[f"{name}-14"](given.data), given.out / own.format(name)
-            asked = trials(problem, given.seeds, precision_of(given.device), changes)
-            one_stack.train(problem, METHODS["ESGD"], asked, folder, given.device)
+            how = problem, given.seeds, precision_of(given.device)
+            nag = nag_trials(*how, given.momenta, NAG_RATES[name]) if given.nag else []
+            asked = nag or trials(*how, changes)
+            one_stack.train(problem, METHODS["NAG" if nag else "ESGD"], asked, folder, given.device)
         for each in (FOLDER, CHANGED):
             print(*rows(given.out / each.format(name), name), sep="\n")
 

@@ -46,9 +46,15 @@ def test_the_recipe_is_told_change_by_change_over_seeds(small, monkeypatch, tmp_
     asked = recipe.trials(small, 2, "float32", changes)
     one_stack.train(small, METHODS["ESGD"], asked, tmp_path, torch.device("cpu"))
     ends = recipe.ends(tmp_path)
-    assert list(ends) == [(0.99, False), (0.99, True), (0.995, False), (0.995, True)]
+    own = [f"momentum {m}{floor}" for m in (0.99, 0.995) for floor in ("", ", mean_floor")]
+    assert list(ends) == own
     assert {end.seeds for end in ends.values()} == {2}
-    assert recipe.rows(tmp_path, "mnist")[3].startswith("| mnist | momentum 0.995, mean_floor | ")
+    nag = recipe.nag_trials(small, 1, "float32", [0.995], (0.01, 0.02))
+    one_stack.train(small, METHODS["NAG"], nag, tmp_path, torch.device("cpu"))
+    rows = recipe.rows(tmp_path, "mnist")
+    assert [row.split(" | ")[1] for row in rows] == [
+        *(f"NAG, lr {lr}, momentum 0.995" for lr in (0.01, 0.02)), *own,
+    ]  # fmt: skip
 
 
 def test_the_drift_is_that_of_the_winner_with_and_without_the_floor(small, monkeypatch, tmp_path):
