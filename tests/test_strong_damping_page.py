@@ -139,6 +139,16 @@ def test_the_recipe_beside_what_was_searched():
         assert all(recipe.DAMPED.items() <= each.items() for each in own)
 
 
+def test_the_recipe_with_larger_momenta():
+    folder = ROOT / "results" / "strong-damping"
+    told = [
+        "| " + " | ".join(row) + " |"
+        for row in rows_after("<!-- strong damping: recipe changed -->")
+    ]
+    found = [row for task in SMALL for row in recipe.rows(folder / f"{task}-recipe-changed", task)]
+    assert told == found
+
+
 def test_the_recipe_is_that_of_the_code_on_the_page():
     (damped,) = re.findall(r"^damped = (.*)$", PAGE, re.MULTILINE)
     assert ast.literal_eval(damped) == recipe.DAMPED
