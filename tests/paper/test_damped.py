@@ -231,3 +231,24 @@ def test_what_is_missing_trains_beside_the_seeds_of_known_winners(computed, tmp_
 
 def _numbers(record):
     return record["key"], record["curve"]["error"]
+
+
+def test_an_arm_trains_ahead_with_all_that_may_still_win(computed, tmp_path):
+    folder, records, _ = computed
+    arm = momentum_arms([r for r in records if "timing" not in r], TASK.problem)["nag"]
+    lost = arm.searched[-1] if arm.searched[-1]["key"] != arm.best["key"] else arm.searched[0]
+    store = _without(folder, tmp_path, lambda record: record["key"] == lost["key"])
+    asked = momentum._searched(SMALL, TASK)
+    problem = PROBLEMS[TASK.problem](None)
+    trial = partial(arm_search._trial, asked, problem, problem.fingerprint)
+    (stage,) = arm_search._stages(asked, replace(store, ahead=("nag",)), trial)
+    seeds = range(1, SMALL.seeds)
+    assert [(each.settings, each.seed) for each in stage if each.method == "nag" and each.seed] == [
+        (own["settings"], seed) for own in (arm.best, lost) for seed in seeds
+    ]
+    going = Progress("", momentum.units(SMALL), stream=None)
+    again = momentum.compute(SMALL, replace(store, ahead=("nag",)), going, PROBLEMS)
+    trained = [record for record in records if "timing" not in record]
+    assert sorted(map(_numbers, again)) == sorted(map(_numbers, trained))
+    beyond = len(seeds) * TASK.epochs  # those of the one that lost
+    assert going.done == going.total == momentum.units(SMALL) + beyond

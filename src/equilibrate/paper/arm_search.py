@@ -75,9 +75,9 @@ def _trained(asked: ArmSearch, problem: Problem, store: Store, progress: Progres
             for record in train(store, study, problem, asked.methods, own, progress, **how)
         ]
 
-    found = [
-        record for stage in _stages(asked, store, trial) for record in together(stage, asked.search)
-    ]
+    stages = _stages(asked, store, trial)
+    progress.total += _beyond(asked, stages)
+    found = [record for stage in stages for record in together(stage, asked.search)]
     early = {record["key"]: record for record in found if record["seed"] != 0}
     longest = [record for record in found if record["seed"] == 0]
     records = [up_to(record, asked.epochs) for record in longest]
@@ -102,28 +102,40 @@ def _stages(asked: ArmSearch, store: Store, trial: Callable[..., Trial]) -> list
     """Return what trains at once, one stage after the other: the rounds of the search.
 
     Where every trial trains straight to the end all of them are one stage, and with them the other
-    seeds of the arms whose winner is known: one wide stack is what a GPU does best. Trials of an
-    arm are neighbours, so that one optimizer moves them (`study.blocks`).
+    seeds of whoever may win: one wide stack is what a GPU does best. Trials of an arm are
+    neighbours, so that one optimizer moves them (`study.blocks`).
     """
     rounds = _searched(asked, store, trial)
     if not asked.straight:
         return rounds
     searched = [each for listed in rounds for each in listed]
-    decided = {} if store.frozen else _decided(asked, store, searched)
-    pairs = [(arm, seed) for arm in decided for seed in asked.seeds]
-    seeds = [trial(arm, decided[arm], seed, asked.seed_epochs) for arm, seed in pairs]
+    hopes = [] if store.frozen else _hopes(asked, store, searched)
+    pairs = [(arm, own, seed) for arm, own in hopes for seed in asked.seeds]
+    seeds = [trial(arm, own, seed, asked.seed_epochs) for arm, own, seed in pairs]
     return [sorted([*searched, *seeds], key=lambda each: asked.arms.index(each.method))]
 
 
-def _decided(
+def _beyond(asked: ArmSearch, stages: Sequence[Sequence[Trial]]) -> float:
+    """Return the work of the seeds that `ArmSearch.work` does not count: of who may not win."""
+    seeds = Counter(trial.method for stage in stages for trial in stage if trial.seed)
+    return asked.seed_epochs * sum(max(0, n - len(asked.seeds)) for n in seeds.values())
+
+
+def _hopes(
     asked: ArmSearch, store: Store, searched: Sequence[Trial]
-) -> dict[str, Mapping[str, Any]]:
-    """Return the winners' settings of the arms whose every trial is recorded, on these data."""
+) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return the settings that train with other seeds beside the search, each with its arm.
+
+    Those are the winners of the arms whose every trial is recorded, on these data. Of an arm that
+    is to train ahead (`Store.ahead`) all that may still win: the best so far, and what is missing.
+    """
     folders = {study_folder(store, asked.study(trial.method)) for trial in searched}
     there = {key: record for folder in folders for key, record in read_records(folder).items()}
-    missing = {trial.method for trial in searched if trial.key not in there}
-    whole = [there[trial.key] for trial in searched if trial.method not in missing]
-    return _winners(asked, whole)
+    missing = [trial for trial in searched if trial.key not in there]
+    undecided = {trial.method for trial in missing} - set(store.ahead)
+    whole = [there[t.key] for t in searched if t.key in there and t.method not in undecided]
+    ahead = [(t.method, t.settings) for t in missing if t.method in store.ahead]
+    return [*_winners(asked, whole).items(), *ahead]
 
 
 def _repeated(

@@ -72,6 +72,7 @@ class Store:
     at_once: int = AT_ONCE  # trials of a study in one stack, at most
     crew: Crew | None = None  # who trains studies; None is this process
     timed: bool = True  # whether times that are missing are measured
+    ahead: tuple[str, ...] = ()  # arms that train with all seeds before their winner is known
 
     def for_times(self) -> "Store":
         """Return the store that times come from: a frozen one where they are left for later."""

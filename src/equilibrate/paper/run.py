@@ -33,6 +33,7 @@ class Means:
     crew: Crew | None = None  # who trains studies; None is this process
     timed: bool = True  # whether times that are missing are measured
     seeds: int | None = None  # of winners, at most; the others are left for a later run
+    ahead: tuple[str, ...] = ()  # arms that train with all seeds before their winner is known
     jobs: int = 1  # figures, and parts of figures, at the same time
 
 
@@ -149,6 +150,7 @@ def _compute(figure: Figure, out: Path, quick: bool, *, means: Means) -> report.
         at_once=means.at_once,
         crew=means.crew,
         timed=means.timed,
+        ahead=means.ahead,
     )
     with _threads(None if figure.needs_gpu else 1):
         records = figure.compute(settings, store, progress)
