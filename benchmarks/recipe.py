@@ -8,7 +8,8 @@ A damping of half the first mean of D, the learning rate at the edge of stabilit
 the start, a momentum that rises to 0.99, a memory of 2,000 steps; on the networks, and for as many
 updates, as in `benchmarks.strong_damping`, whose NAG and ESGD are the best of a search. And the
 same with larger momenta, with and without the floor under the mean of D (`mean_floor`); `--nag`
-trains NAG with these momenta, at the best learning rate of its search and at half of it.
+trains NAG with these momenta, at the best learning rate of its search and at half of it, or at
+those of `--rates`.
 """
 
 import argparse
@@ -108,6 +109,7 @@ def main() -> None:
     parser.add_argument("--momenta", type=float, nargs="+", default=[DAMPED["momentum"]])
     parser.add_argument("--floors", nargs="+", choices=("no", "yes"), default=["no"])
     parser.add_argument("--nag", action="store_true", help="train NAG with these momenta instead")
+    parser.add_argument("--rates", type=float, nargs="+", help="NAG's learning rates")
     parser.add_argument("--data", type=Path)
     parser.add_argument("--out", type=Path, default=Path("out/recipe"))
     parser.add_argument(
@@ -121,7 +123,8 @@ def main() -> None:
         if not given.table:
             problem, folder = BUILT_IN[f"{name}-14"](given.data), given.out / own.format(name)
             how = problem, given.seeds, precision_of(given.device)
-            nag = nag_trials(*how, given.momenta, NAG_RATES[name]) if given.nag else []
+            rates = tuple(given.rates or NAG_RATES[name])
+            nag = nag_trials(*how, given.momenta, rates) if given.nag else []
             asked = nag or trials(*how, changes)
             one_stack.train(problem, METHODS["NAG" if nag else "ESGD"], asked, folder, given.device)
         for each in (FOLDER, CHANGED):
