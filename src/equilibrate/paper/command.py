@@ -100,8 +100,8 @@ def _add_parts(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--seeds-ahead", action="append", default=[], metavar="ARM",
-        help="train every setting of a method that may still win with all seeds, and not the winner "
-        "alone afterwards: more work, in one stack instead of two (damped)",
+        help="train every setting of a method that may still win with all seeds, and not only the "
+        "winner afterwards: more work, in one stack instead of two (damped)",
     )  # fmt: skip
 
 
