@@ -88,6 +88,7 @@ def main() -> None:
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA starts
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.backends.cudnn.benchmark = False
+    torch.set_float32_matmul_precision("high")  # as in the other benchmarks
     device = torch.device(given.device)
     small = given.small or device.type == "cpu"
     for model in given.models:
