@@ -114,7 +114,7 @@ class Folding(Settling):
         if pending and self._fold(self._mean_pending(pending), pending.asked):
             for group in self.param_groups:
                 trainable = [p for p in group["params"] if p.requires_grad]
-                if trainable and all(map(pending.asked.__contains__, trainable)):
+                if trainable and pending.holds(trainable):
                     group["steps_since_probe"] = 0
 
     def _renew_mean(self) -> None:
