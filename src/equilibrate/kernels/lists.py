@@ -31,8 +31,7 @@ class Places(NamedTuple):
 class _Rows(NamedTuple):
     """What was found out of tensors that stay, the last time that they were looked at whole."""
 
-    kinds: list[Any]  # what else tells that they fill the same memory: dtypes, then bytes
-    shapes: list[torch.Size]  # of the rows
+    kinds: list[Any]  # shapes of the rows, dtypes of all, bytes of what stays: one list
     places: Places  # with the gradients of that time
 
 
@@ -101,17 +100,16 @@ def places_at_once(gradients: Sequence[Tensor], *columns: Sequence[Tensor]) -> P
         >>> places_at_once([torch.zeros(2, 3)], [torch.zeros(3, 2)])
     """
     kept = [*chain(*columns)]
-    if not (all(map(Tensor.is_contiguous, kept)) and all(map(Tensor.is_contiguous, gradients))):
+    everything = [*kept, *gradients]
+    if not all(map(Tensor.is_contiguous, everything)) or any(map(Tensor.is_neg, gradients)):
         return None
-    if len({gradient.dtype for gradient in gradients}) > 1 or any(map(Tensor.is_neg, gradients)):
-        return None
-    shapes, where = list(map(Tensor.size, gradients)), tuple(map(addresses, columns))
-    kinds = [*map(_kind, kept), *map(_bytes, kept)]
+    kinds = [*map(Tensor.size, gradients), *map(_kind, everything), *map(_bytes, kept)]
+    where = tuple(map(addresses, columns))
     known = _rows.get(where)
-    if known is None or known.shapes != shapes or known.kinds != kinds:
+    if known is None or known.kinds != kinds:
         if not alike(gradients, *columns):
             return None
-        known = _remembered(where, _Rows(kinds, shapes, places_of(gradients, *columns)))
+        known = _remembered(where, _Rows(kinds, places_of(gradients, *columns)))
     sizes, _, by_column, together = known.places  # the same tuples always: compared at once
     return Places(sizes, addresses(gradients), by_column, together)
 
