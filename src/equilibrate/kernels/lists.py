@@ -9,7 +9,6 @@ from itertools import chain
 from operator import attrgetter, is_
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 _MOST = 512  # sets of tensors that are remembered: a group is one
