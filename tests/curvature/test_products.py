@@ -189,3 +189,32 @@ def test_a_vector_too_many_or_too_few_is_refused(count):
 def test_a_difference_step_that_is_not_positive_and_finite_is_refused(step):
     with pytest.raises(ValueError, match=r"Invalid step.*None"):
         difference_product(lambda p: p, [torch.ones(2)], [torch.ones(2)], step=step)
+
+
+class _HandsOnItsWeight(torch.autograd.Function):
+    """Its derivative is the weight itself, which is a leaf that trains."""
+
+    @staticmethod
+    def forward(ctx, weight):
+        ctx.save_for_backward(weight)
+        return weight**2 / 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return ctx.saved_tensors[0]
+
+
+class _HandsItOnTwice(_HandsOnItsWeight):
+    """And so is its second derivative."""
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return _HandsOnItsWeight.apply(ctx.saved_tensors[0])
+
+
+def test_neither_products_nor_gradients_keep_a_graph():
+    weight = torch.ones(2, requires_grad=True)
+    found = LossHessian(_HandsItOnTwice.apply(weight).sum(), [weight])
+    products = found([torch.ones(2)])
+    assert not any(t.requires_grad for t in [*products, *found.gradients])
+    assert found.live[0].requires_grad

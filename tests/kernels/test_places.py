@@ -117,3 +117,16 @@ def test_no_more_is_remembered_than_came_last(columns, monkeypatch):
     for each in sets:
         places_at_once([torch.zeros(2)], each)
     assert len(lists._rows) == 3
+
+
+def test_what_stays_is_handed_on_as_the_very_same_tuples(columns):
+    first, second = places_at_once(*columns), places_at_once(*columns)
+    assert first.sizes is second.sizes
+    assert first.together is second.together
+    assert first.together == sum(first.kept, ())
+
+
+def test_columns_cut_elsewhere_are_another_set(columns):
+    gradients, parameters, diagonals = columns
+    cut = [parameters[:2], [parameters[2], *diagonals]]
+    assert places_at_once(gradients, *cut) is None

@@ -64,8 +64,8 @@ class LossHessian:
                 create_graph=True,
                 allow_unused=True,
             )
+        self.live: Sequence[Tensor | None] = gradients  # parts of their graph, as they are
         self.present = [g is not None for g in gradients]
-        self.gradients: list[Tensor | None] = [None if g is None else g.detach() for g in gradients]
         # Where the loss is linear in a parameter the gradient is a constant: its row of H is zero.
         self._curved = [i for i, g in enumerate(gradients) if g is not None and g.requires_grad]
         self._gradients = [g for g in gradients if g is not None and g.requires_grad]
@@ -104,9 +104,14 @@ class LossHessian:
                 is_grads_batched=stacked,
             )
         return [
-            p.new_zeros(lead + p.shape) if product is None else self._unscaled(product.detach())
+            p.new_zeros(lead + p.shape) if product is None else self._unscaled(_detached(product))
             for p, product in zip(inputs, products, strict=True)
         ]
+
+    @property
+    def gradients(self) -> list[Tensor | None]:
+        """The gradient by parameter, times `scale`; None where the loss does not depend on one."""
+        return [None if g is None else g.detach() for g in self.live]
 
     @contextmanager
     def _undisturbed(self) -> Iterator[None]:
@@ -120,6 +125,11 @@ class LossHessian:
             return product
         # Never in place: autograd may hand back the very tensor that came in as the vector.
         return product.to(torch.promote_types(product.dtype, torch.float32)) / self.scale
+
+
+def _detached(tensor: Tensor) -> Tensor:
+    """Return a tensor without its graph; itself where there is none, as of most products."""
+    return tensor.detach() if tensor.requires_grad else tensor
 
 
 def loss_product(

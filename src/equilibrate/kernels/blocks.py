@@ -78,8 +78,9 @@ def _written(numbers: tuple[int, ...], device: torch.device) -> tuple[Tensor, bo
     launches = -(-len(numbers) // _AT_ONCE)
     padded = numbers + numbers[-1:] * (launches * _AT_ONCE - len(numbers))
     table = torch.empty(len(padded), dtype=torch.int64, device=device)
-    for start in range(0, len(padded), _AT_ONCE):
-        _write[(1,)](table[start:], padded[start : start + _AT_ONCE])
+    parts = (table,) if launches == 1 else table.split(_AT_ONCE)
+    for i, part in enumerate(parts):
+        _write[(1,)](part, padded[i * _AT_ONCE : (i + 1) * _AT_ONCE])
     return table, not reduce(or_, numbers) % 16
 
 

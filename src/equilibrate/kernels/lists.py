@@ -9,7 +9,6 @@ from itertools import chain
 from operator import attrgetter, is_
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 _MOST = 512  # sets of tensors that are remembered: a group is one
@@ -25,10 +24,17 @@ class Places(NamedTuple):
     sizes: tuple[int, ...]  # the number of elements, by row
     gradients: Addresses
     kept: tuple[Addresses, ...]  # by column: diagonals, then parameters and buffers if they move
+    together: Addresses  # the same in one row, one column after the other
 
 
-# By the memory of what stays: the shapes of its rows, and their sizes.
-_rows: dict[Any, tuple[list[torch.Size], tuple[int, ...]]] = {}
+class _Rows(NamedTuple):
+    """What was found out of tensors that stay, the last time that they were looked at whole."""
+
+    kinds: list[Any]  # shapes of the rows, dtypes of all, bytes of what stays: one list
+    places: Places  # with the gradients of that time
+
+
+_rows: dict[tuple[Addresses, ...], _Rows] = {}  # by where the tensors lie, column by column
 
 
 def same(tensors: Sequence[Tensor | None], others: Sequence[Tensor]) -> bool:
@@ -74,8 +80,8 @@ def addresses(tensors: Sequence[Tensor]) -> Addresses:
 
 def places_of(gradients: Sequence[Tensor], *columns: Sequence[Tensor]) -> Places:
     """Return where gradients lie, and the other columns."""
-    sizes = tuple(map(Tensor.numel, gradients))
-    return Places(sizes, addresses(gradients), tuple(map(addresses, columns)))
+    sizes, kept = tuple(map(Tensor.numel, gradients)), tuple(map(addresses, columns))
+    return Places(sizes, addresses(gradients), kept, sum(kept, ()))
 
 
 def places_at_once(gradients: Sequence[Tensor], *columns: Sequence[Tensor]) -> Places | None:
@@ -93,25 +99,26 @@ def places_at_once(gradients: Sequence[Tensor], *columns: Sequence[Tensor]) -> P
         >>> places_at_once([torch.zeros(2, 3)], [torch.zeros(3, 2)])
     """
     kept = [*chain(*columns)]
-    if not (all(map(Tensor.is_contiguous, kept)) and all(map(Tensor.is_contiguous, gradients))):
+    everything = [*kept, *gradients]
+    if not all(map(Tensor.is_contiguous, everything)) or any(map(Tensor.is_neg, gradients)):
         return None
-    if len({gradient.dtype for gradient in gradients}) > 1 or any(map(Tensor.is_neg, gradients)):
-        return None
-    shapes, where = list(map(Tensor.size, gradients)), tuple(map(addresses, columns))
-    memory = where, tuple(map(_bytes, kept)), tuple(map(_kind, kept))
-    known, sizes = _rows.get(memory, (None, ()))
-    if known != shapes:
+    kinds = [*map(Tensor.size, gradients), *map(_kind, everything), *map(_bytes, kept)]
+    where = tuple(map(addresses, columns))
+    known = _rows.get(where)
+    if known is None or known.kinds != kinds:
         if not alike(gradients, *columns):
             return None
-        sizes = tuple(map(Tensor.numel, gradients))
-        _remember(memory, shapes, sizes)
-    return Places(sizes, addresses(gradients), where)
+        known = _remembered(where, _Rows(kinds, places_of(gradients, *columns)))
+    sizes, _, by_column, together = known.places  # the same tuples always: compared at once
+    return Places(sizes, addresses(gradients), by_column, together)
 
 
-def _remember(memory: Any, shapes: list[torch.Size], sizes: tuple[int, ...]) -> None:
-    _rows[memory] = shapes, sizes
+def _remembered(where: tuple[Addresses, ...], rows: _Rows) -> _Rows:
+    _rows.pop(where, None)  # so that it counts as the last that came
+    _rows[where] = rows
     if len(_rows) > _MOST:
         _rows.pop(next(iter(_rows)), None)  # the first that came
+    return rows
 
 
 def written_out(tensors: Sequence[Tensor]) -> Sequence[Tensor]:

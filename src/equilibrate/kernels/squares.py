@@ -30,7 +30,7 @@ def squares(
     `places` are theirs, where they are known; parameters and buffers may come after them.
     """
     device, count = gradients[0].device, len(gradients)
-    sizes, own, others = places or places_of(gradients, diagonals)
+    sizes, own, others, _ = places or places_of(gradients, diagonals)
     chart, (kept, new), aligned = tables(device, sizes, others[0], own)
     parts = torch.empty(chart.blocks, dtype=torch.float64, device=device)
     _squares[(chart.blocks,)](

@@ -45,9 +45,9 @@ def step(
     they are known.
     """
     moved = [parameters] if buffers is None else [parameters, buffers]
-    sizes, own, others = places or places_of(gradients, diagonals, *moved)
+    sizes, own, _, others = places or places_of(gradients, diagonals, *moved)
     # The gradients are apart: they alone are elsewhere in every step.
-    chart, (kept, new), aligned = tables(gradients[0].device, sizes, sum(others, ()), own)
+    chart, (kept, new), aligned = tables(gradients[0].device, sizes, others, own)
     _update[(chart.blocks,)](
         kept,
         new,

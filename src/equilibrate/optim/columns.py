@@ -5,6 +5,7 @@ itself once a network has a hundred tensors; side by side each name is one small
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from operator import is_
 from typing import Any, Protocol
 
@@ -70,6 +71,7 @@ class Columns:
         self._states, self._keys = states, list(states)
         place = {id(p): i for i, p in enumerate(self._keys)}
         self._places = [place[id(p)] for p in parameters]
+        self._whole = self._places == list(range(len(self._keys)))
         found = self.states
         self._numbers = {
             name: _on_device([state[name] for state in found], dtype, device)
@@ -85,8 +87,8 @@ class Columns:
         """Return the states as they are now, found by their places: a look-up each takes longer."""
         known = len(self._states) >= len(self._keys)
         if known and all(map(is_, self._states, self._keys)):
-            values = list(self._states.values())
-            return [values[i] for i in self._places]
+            values = list(islice(self._states.values(), len(self._keys)))
+            return values if self._whole else [values[i] for i in self._places]
         return [self._states[p] for p in self.parameters]
 
     def are_held(self, states: Mapping[Tensor, State], names: Iterable[str]) -> bool:

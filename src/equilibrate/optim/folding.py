@@ -11,7 +11,14 @@ from equilibrate.optim.columns import OF_PARAMETER
 from equilibrate.optim.damping import initial_scale, mean_scale
 from equilibrate.optim.pending import Pending
 from equilibrate.optim.settling import Settling
-from equilibrate.optim.state import State, all_finite, allocate, fold, measured, zeros_like
+from equilibrate.optim.state import (
+    State,
+    all_finite,
+    all_measured,
+    allocate,
+    fold,
+    zeros_like,
+)
 from equilibrate.optim.warn import warn_user
 
 
@@ -47,7 +54,7 @@ class Folding(Settling):
     def _unmeasured(self, trainable: list[Tensor] | None = None) -> list[Tensor]:
         """Return the trainable parameters that were never measured."""
         trainable = self._trainable() if trainable is None else trainable
-        if same(list(self.state), trainable) and all(map(measured, self.state.values())):
+        if same(list(self.state), trainable) and all_measured(self.state.values()):
             return []  # the usual case, told without a look-up for each
         return [p for p in trainable if not self._measured(p)]
 
@@ -107,7 +114,7 @@ class Folding(Settling):
         if pending and self._fold(self._mean_pending(pending), pending.asked):
             for group in self.param_groups:
                 trainable = [p for p in group["params"] if p.requires_grad]
-                if trainable and all(map(pending.asked.__contains__, trainable)):
+                if trainable and pending.holds(trainable):
                     group["steps_since_probe"] = 0
 
     def _renew_mean(self) -> None:

@@ -28,9 +28,9 @@ class Limiting(Evaluating):
         if not limited:
             return None
         allowed = min(movement.group["growth_limit"] for movement in limited)
-        parameters = [p for movement in limited for p in movement.parameters]
-        elements = max(1, sum(map(Tensor.numel, parameters)))
+        elements = max(1, sum(movement.elements for movement in limited))
         squares = [movement.squares() for movement in limited]
+        parameters = [p for movement in limited for p in movement.parameters]
         if self._settled or on_one_device(parameters):
             together = squares[0] if len(squares) == 1 else torch.cat(squares)
             return self._factor_on_device(together, elements, allowed)

@@ -95,9 +95,9 @@ class LiveLoss:
         self.shared, self.products_left = not self._scales, products
 
     @property
-    def gradients(self) -> list[Tensor | None]:
-        """The gradient by parameter, None where the loss does not depend on one."""
-        return self._hessian.gradients
+    def gradients(self) -> Sequence[Tensor | None]:
+        """The gradient by parameter with its graph, None where the loss does not depend on one."""
+        return self._hessian.live
 
 
 @contextmanager

@@ -54,6 +54,12 @@ class Movement:
             self._known = {"places": fused.places_at_once(*columns) or False}
 
     @property
+    def elements(self) -> int:
+        """The number of all that moves, over all ranks."""
+        places = self._known.get("places")
+        return sum(places.sizes if places else map(Tensor.numel, self.parameters))
+
+    @property
     def _rule(self) -> ModuleType:
         if self.settled:
             return fused if self.group["fused"] else on_device

@@ -84,8 +84,7 @@ class CurvatureOptimizer(Limiting):
             self._settle()
         self._require_curvature(moving, tried)
         self._unscale(given)
-        found = [self._movement(place, *own) for place, own in enumerate(given)]
-        movements = [movement for movement in found if movement is not None]
+        movements = [m for i, own in enumerate(given) if (m := self._movement(i, *own))]
         scale = self._growth_factor([m for m in movements if is_limited(m.group)])
         for movement in movements:
             movement.move(scale if is_limited(movement.group) else None)
@@ -224,9 +223,12 @@ class CurvatureOptimizer(Limiting):
         """Return the momentum buffers, new ones where momentum was switched on later."""
         if not group["momentum"]:
             return None
-        for parameter, state in zip(parameters, states, strict=True):
-            if "momentum_buffer" not in state:
-                state["momentum_buffer"] = zeros_like(parameter)
+        try:
+            return [state["momentum_buffer"] for state in states]
+        except KeyError:
+            for parameter, state in zip(parameters, states, strict=True):
+                if "momentum_buffer" not in state:
+                    state["momentum_buffer"] = zeros_like(parameter)
         return [state["momentum_buffer"] for state in states]
 
     def _damping(self, group: Group, parameters: list[Tensor]) -> tuple[list[float], list[float]]:

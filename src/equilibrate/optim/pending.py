@@ -3,11 +3,12 @@
 It is to the diagonal what `.grad` is to the parameter, and like `.grad` it is not saved.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from torch import Tensor
 
-from equilibrate.optim.state import widened
+from equilibrate.kernels.lists import same
+from equilibrate.optim.state import wide, widened
 
 
 class Pending:
@@ -28,6 +29,13 @@ class Pending:
     def add(self, asked: Iterable[Tensor], contributions: Mapping[Tensor, Tensor]) -> None:
         """Add one loss's contributions; it does not depend on what was asked for and is missing."""
         self.asked |= dict.fromkeys(asked)
-        entering = {p: widened(c, c.dtype) for p, c in contributions.items()}
-        twice = self.sums.keys() & entering
+        entering = dict(contributions)  # a copy asks no tensor for its hash, which takes a while
+        if any(c.dtype != wide(c.dtype) for c in entering.values()):
+            entering = {p: widened(c, c.dtype) for p, c in entering.items()}
+        twice = self.sums.keys() & entering if self.sums else ()
         self.sums |= entering | {p: self.sums[p] + entering[p] for p in twice}
+
+    def holds(self, parameters: Sequence[Tensor]) -> bool:
+        """Tell whether all of these were measured."""
+        asked = self.asked
+        return same(list(asked), parameters) or all(map(asked.__contains__, parameters))

@@ -16,7 +16,7 @@ One tensor of the parameter's size, the diagonal, in float32 at least; the rest 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -73,6 +73,17 @@ def measured(state: Mapping[str, Any]) -> bool:
     """Tell whether a parameter was ever measured; asked in every step, so without waiting."""
     probes = state.get("probes", 0)
     return isinstance(probes, Tensor) or probes > 0
+
+
+def all_measured(states: Collection[Mapping[str, Any]]) -> bool:
+    """Tell whether all were; at once where the numbers are on the device, which says so.
+
+    Example:
+        >>> all_measured([{"probes": 2}, {"probes": torch.tensor(1)}]), all_measured([{}])
+        (True, False)
+    """
+    kinds = {type(state.get("probes")) for state in states}
+    return kinds <= {Tensor} or all(map(measured, states))
 
 
 def zeros_like(parameter: Tensor) -> Tensor:
