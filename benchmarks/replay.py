@@ -89,6 +89,8 @@ def main() -> None:
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.backends.cudnn.benchmark = False
     torch.set_float32_matmul_precision("high")  # as in the other benchmarks
+    torch.backends.cuda.enable_flash_sdp(False)  # these add up in whatever order too
+    torch.backends.cuda.enable_mem_efficient_sdp(False)
     device = torch.device(given.device)
     small = given.small or device.type == "cpu"
     for model in given.models:
