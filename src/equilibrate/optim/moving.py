@@ -197,10 +197,8 @@ class CurvatureOptimizer(Limiting):
                 numbers["steps"] = held["step"]  # counted by the rule, in the same launch
             else:
                 held.count_step()
-        own = group, self._kind, parameters, gradients, states, buffers, numbers
-        settled = held is not None
-        brake = mean_floor.brake(group, on_device=settled)
-        return Movement(*own, settled=settled, brake=brake)
+        own = group, self._kind, parameters, gradients, states, buffers, numbers, self._settled
+        return Movement(*own, brake=mean_floor.brake(group, on_device=self._settled))
 
     def _plain_numbers(self, place: int, parameters: list[Tensor]) -> dict[str, Any]:
         """Return what an update rule takes besides the big tensors, as plain numbers."""
