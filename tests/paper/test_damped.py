@@ -248,7 +248,13 @@ def test_an_arm_trains_ahead_with_all_that_may_still_win(computed, tmp_path):
     ]
     going = Progress("", momentum.units(SMALL), stream=None)
     again = momentum.compute(SMALL, replace(store, ahead=("nag",)), going, PROBLEMS)
+    done, total = going.done, going.total
     trained = [record for record in records if "timing" not in record]
-    assert sorted(map(_numbers, again)) == sorted(map(_numbers, trained))
+    ahead = [r for r in again if r["settings"] == lost["settings"] and r["seed"]]
+    assert [record["seed"] for record in ahead] == list(seeds)  # shown as well
+    rest = [record for record in again if record not in ahead]
+    assert sorted(map(_numbers, rest)) == sorted(map(_numbers, trained))
+    frozen = momentum.compute(SMALL, replace(store, frozen=True), going, PROBLEMS)
+    assert sorted(map(_numbers, frozen)) == sorted(map(_numbers, again))
     beyond = len(seeds) * TASK.epochs  # those of the one that lost
-    assert going.done == going.total == momentum.units(SMALL) + beyond
+    assert (done, total) == (total, momentum.units(SMALL) + beyond)

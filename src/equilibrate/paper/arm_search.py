@@ -88,6 +88,8 @@ def _trained(asked: ArmSearch, problem: Problem, store: Store, progress: Progres
         further = repeated[0].epochs > asked.seed_epochs
         records += [up_to(record, asked.epochs) for record in found] if further else found
         longest += found if further else []
+    taken = {record["key"] for record in records}
+    records += [record for key, record in early.items() if key not in taken]  # of who did not win
     records += [record for record in longest if past(record["curve"], asked.epochs)]
     return [{**record, "task": asked.problem} for record in records]
 
@@ -109,9 +111,10 @@ def _stages(asked: ArmSearch, store: Store, trial: Callable[..., Trial]) -> list
     if not asked.straight:
         return rounds
     searched = [each for listed in rounds for each in listed]
-    hopes = [] if store.frozen else _hopes(asked, store, searched)
+    hopes = _hopes(asked, store, searched)
     pairs = [(arm, own, seed) for arm, own in hopes for seed in asked.seeds]
     seeds = [trial(arm, own, seed, asked.seed_epochs) for arm, own, seed in pairs]
+    seeds = _known(asked, store, seeds) if store.frozen else seeds
     return [sorted([*searched, *seeds], key=lambda each: asked.arms.index(each.method))]
 
 
@@ -128,7 +131,10 @@ def _hopes(
 
     Those are the winners of the arms whose every trial is recorded, on these data. Of an arm that
     is to train ahead (`Store.ahead`) all that may still win: the best so far, and what is missing.
+    Where nothing is trained, all: what is recorded of their seeds is shown.
     """
+    if store.frozen:
+        return [(trial.method, trial.settings) for trial in searched]
     folders = {study_folder(store, asked.study(trial.method)) for trial in searched}
     there = {key: record for folder in folders for key, record in read_records(folder).items()}
     missing = [trial for trial in searched if trial.key not in there]

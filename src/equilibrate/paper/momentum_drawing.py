@@ -1,6 +1,7 @@
 """The momentum study drawn: error against updates and against time, and its tables."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from equilibrate.paper.arm_drawing import TITLES, Column, draw_columns, microseconds, search_text
@@ -9,6 +10,7 @@ from equilibrate.paper.drawing import BLACK, GREEN, ORANGE, SKY, VERMILION
 from equilibrate.paper.falling_arms import remembers
 from equilibrate.paper.figure import Description, Records, Table
 from equilibrate.paper.momentum_arms import momentum_arms
+from equilibrate.paper.steady import SUFFIX, steady_arms
 from equilibrate.study.schedules import start_of_the_end
 
 if TYPE_CHECKING:
@@ -22,13 +24,29 @@ _FALLING = f"{_STRAIGHT[:-1]}: in the search over its shorter one."
 
 
 def draw(records: Records, timings: Mapping[str, Mapping[str, float]]) -> "Picture":
-    """Draw every task that is recorded."""
-    return draw_columns(_columns(records, timings), COLOURS, "updates")
+    """Draw every task that is recorded, dashed what is best over seeds and did not win."""
+    columns = _columns(records, timings)
+    shown = [replace(c, arms={**c.arms, **_steady(c, records)}) for c in columns]
+    dashed = {name + SUFFIX: colour for name, colour in COLOURS.items()}
+    return draw_columns(shown, COLOURS | dashed, "updates", dashed)
 
 
 def _columns(records: Records, timings: Mapping[str, Mapping[str, float]]) -> list[Column]:
     tasks = dict.fromkeys(record["task"] for record in records)
     return [Column(task, momentum_arms(records, task), timings.get(task, {})) for task in tasks]
+
+
+def _steady(column: Column, records: Records) -> dict[str, Arm]:
+    return steady_arms(column.arms, [r for r in records if r["task"] == column.task])
+
+
+def _steady_told(column: Column, records: Records) -> list[str]:
+    """Say what is drawn dashed."""
+    return [
+        f"Dashed, {TITLES[column.task]}: {arm.label}, which did not win at seed 0 "
+        f"({_settings(arm)}): {told(arm.error())}."
+        for arm in _steady(column, records).values()
+    ]
 
 
 def describe(
@@ -54,7 +72,8 @@ def describe(
     )
     if not straight and not any(arm.longest["epochs"] > arm.best["epochs"] for arm in arms):
         caption += " So far the search alone, at one seed: longer runs are not recorded yet."
-    return Description(caption, _notes(arms, straight), tables)
+    steady = [text for column in columns for text in _steady_told(column, records)]
+    return Description(caption, (*_notes(arms, straight), *steady), tables)
 
 
 def _over_seeds(arms: Sequence[Arm]) -> str:
@@ -132,24 +151,27 @@ def _table(column: Column, first: int) -> Table:
 
 
 def _row(arm: Arm, first: int, seconds: Mapping[str, float]) -> tuple[str, ...]:
-    best = arm.best["settings"]
-    shown = [_setting(arm, name, best[name]) for name in _SHOWN if name in best]
-    if best.get("damping_kind") == "absolute" and _rising(best):
-        shown.append(f"damping {best['damping']:g}")
-    marks = {"rising": _rising, "mean_floor": _floored, "long memory": remembers}
-    settings = ", ".join(shown + [mark for mark, has in marks.items() if has(best)])
     early = min(error_at(record, first) for record in arm.searched)
     cut = "" if arm.longest["status"] == "finished" else f" ({arm.longest['status']})"
     return (
         arm.label,
         search_text(arm),
-        settings,
+        _settings(arm),
         f"{early:.3g}",
         _before_the_end(arm),
         f"{arm.last:.3g} at {arm.longest['curve']['updates'][-1]:,} updates{cut}",
         told(arm.error()) if len(arm.seeds) > 1 else "one seed",
         microseconds(arm, seconds),
     )
+
+
+def _settings(arm: Arm) -> str:
+    best = arm.best["settings"]
+    shown = [_setting(arm, name, best[name]) for name in _SHOWN if name in best]
+    if best.get("damping_kind") == "absolute" and _rising(best):
+        shown.append(f"damping {best['damping']:g}")
+    marks = {"rising": _rising, "mean_floor": _floored, "long memory": remembers}
+    return ", ".join(shown + [mark for mark, has in marks.items() if has(best)])
 
 
 def _before_the_end(arm: Arm) -> str:

@@ -1,0 +1,45 @@
+"""The setting of an arm that is best over seeds, where that is not the one which won at seed 0.
+
+A search chooses at one seed. Where other settings have been trained with more seeds as well, the
+winner may turn out to be lucky: it is still the winner, and the other one is shown beside it.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from equilibrate.paper.arm_records import Arm
+from equilibrate.paper.records import Data
+from equilibrate.study.naming import canonical
+from equilibrate.study.outcome import SEARCH_SEED
+
+SUFFIX = ", steady"
+"""Behind the name of an arm: its setting that is best over seeds."""
+
+
+def steady_arms(arms: Mapping[str, Arm], records: Sequence[Data]) -> dict[str, Arm]:
+    """Return that setting of every arm that has one with a lower median than its winner's.
+
+    Only settings with as many seeds as the winner count, and more than one.
+    """
+    found = {}
+    for name, arm in arms.items():
+        own = [record for record in records if record["method"] == name]
+        rivals = [_over_seeds(arm, alike) for alike in _by_settings(own)]
+        rivals = [each for each in rivals if len(each.seeds) >= max(2, len(arm.seeds))]
+        best = min(rivals, key=lambda each: each.error().median, default=arm)
+        if best.error().median < arm.error().median:
+            found[name + SUFFIX] = best
+    return found
+
+
+def _by_settings(records: Sequence[Data]) -> list[list[Data]]:
+    alike: dict[str, list[Data]] = defaultdict(list)
+    for record in records:
+        alike[canonical([record["settings"], record["epochs"]])].append(record)
+    searched = [own for own in alike.values() if any(r["seed"] == SEARCH_SEED for r in own)]
+    return [sorted(own, key=lambda record: int(record["seed"])) for own in searched]
+
+
+def _over_seeds(arm: Arm, records: list[Data]) -> Arm:
+    label = f"{arm.label}, best over seeds"
+    return Arm(arm.name, label, arm.searched, records[0], records, records)
