@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from equilibrate.paper.arm_records import told
+from equilibrate.paper.arm_records import error_at, told
 from equilibrate.paper.momentum_arms import MOMENTUM_ARMS
 from equilibrate.study.journal import Record, read_records
 from equilibrate.study.naming import canonical
@@ -27,8 +27,8 @@ def table(folder: Path) -> list[str]:
     """Return the table of one task, the lowest median at the end first."""
     alike: dict[str, list[Record]] = defaultdict(list)
     for record in read_records(folder).values():
-        alike[canonical([record["method"], record["settings"]])].append(record)
-    several = [own for own in alike.values() if len(own) > 1]
+        alike[canonical([record[name] for name in ("method", "settings", "epochs")])].append(record)
+    several = [own for own in alike.values() if len(own) > 1]  # no seed has two of one length
     several.sort(key=lambda own: _over_seeds(own, UPDATES[-1]).median)
     head = ["| | seeds | " + " | ".join(f"{n:,}" for n in UPDATES) + " |"]
     return [*head, "| --- " * (2 + len(UPDATES)) + "|", *map(_row, several)]
@@ -41,20 +41,22 @@ def _row(records: Sequence[Record]) -> str:
 
 
 def _settings(own: Mapping[str, Any]) -> str:
-    shown = [f"lr {own['lr']:g}", f"to {own['momentum']:g}"]
+    rises = "momentum" in own  # Adam's does not
+    shown = [
+        f"lr {own['lr']:g}",
+        f"to {own['momentum']:g}" if rises else f"beta1 {own['betas'][0]:g}",
+    ]
     shown += [f"damping {own['damping']:g}"] if "damping" in own else []
     return ", ".join(shown + (["mean_floor"] if own.get("mean_floor") else []))
 
 
 def _over_seeds(records: Sequence[Record], updates: int) -> Spread:
-    return Spread.of([error_after(record, updates) for record in records])
+    return Spread.of([error_at(record, updates / _per_epoch(record)) for record in records])
 
 
-def error_after(record: Record, updates: int) -> float:
-    """Return the error last measured up to a number of updates."""
+def _per_epoch(record: Record) -> float:
     curve = record["curve"]
-    points = zip(curve["updates"], curve["error"], strict=True)
-    return float([error for when, error in points if when <= updates][-1])
+    return float(curve["updates"][-1] / curve["epoch"][-1])
 
 
 def main() -> None:

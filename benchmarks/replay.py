@@ -91,6 +91,7 @@ def main() -> None:
     torch.set_float32_matmul_precision("high")  # as in the other benchmarks
     torch.backends.cuda.enable_flash_sdp(False)  # these add up in whatever order too
     torch.backends.cuda.enable_mem_efficient_sdp(False)
+    torch.backends.cuda.enable_cudnn_sdp(False)
     device = torch.device(given.device)
     small = given.small or device.type == "cpu"
     for model in given.models:

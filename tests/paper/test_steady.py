@@ -14,7 +14,8 @@ CASES = {
     "winner that is best": ([1.0, 1.1, 1.2], [1.3, 1.4, 1.5], False),
     "other with fewer seeds": ([1.0, 30.0, 40.0], [1.1, 1.2], False),
     "one seed each": ([1.0], [1.1], False),
-    "winner with one seed": ([1.0], [1.1, 1.2, 1.3], False),
+    "winner with one seed": ([1.0], [1.1, 0.8, 0.9], False),
+    "other with more seeds": ([1.0, 30.0, 40.0], [1.1, 1.2, 1.3, 1.4], False),
     "other that died once": ([1.0, 30.0, 40.0], [1.1, 1.2, 50.0], True),
 }
 cases = pytest.mark.parametrize(("won", "other", "shown"), CASES.values(), ids=CASES)

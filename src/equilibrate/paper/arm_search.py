@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from equilibrate.paper.arm_plan import ArmSearch
-from equilibrate.paper.arm_records import furthest, up_to
+from equilibrate.paper.arm_records import up_to
+from equilibrate.paper.arm_seeds import beside, beyond, winners
 from equilibrate.paper.arm_timing import timing
 from equilibrate.paper.records import AT_ONCE, Data, NotRecorded, Store
 from equilibrate.paper.studies import known, recorded, study_folder, train
@@ -76,12 +77,12 @@ def _trained(asked: ArmSearch, problem: Problem, store: Store, progress: Progres
         ]
 
     stages = _stages(asked, store, trial)
-    progress.total += _beyond(asked, stages)
+    progress.total += beyond(asked, stages)
     found = [record for stage in stages for record in together(stage, asked.search)]
     early = {record["key"]: record for record in found if record["seed"] != 0}
     longest = [record for record in found if record["seed"] == 0]
     records = [up_to(record, asked.epochs) for record in longest]
-    for repeated in _repeated(asked, _winners(asked, records), store, trial):
+    for repeated in _repeated(asked, winners(asked, records), store, trial):
         later = [each for each in repeated if each.key not in early]
         found = [early[each.key] for each in repeated if each.key in early]
         found += together(later) if later else []
@@ -94,54 +95,24 @@ def _trained(asked: ArmSearch, problem: Problem, store: Store, progress: Progres
     return [{**record, "task": asked.problem} for record in records]
 
 
-def _winners(asked: ArmSearch, records: Sequence[Data]) -> dict[str, Mapping[str, Any]]:
-    """Return the settings of every arm's best trial, of the arms that have any."""
-    best = {arm: furthest(r for r in records if r["method"] == arm) for arm in asked.arms}
-    return {arm: found["settings"] for arm, found in best.items() if found is not None}
-
-
 def _stages(asked: ArmSearch, store: Store, trial: Callable[..., Trial]) -> list[list[Trial]]:
     """Return what trains at once, one stage after the other: the rounds of the search.
 
     Where every trial trains straight to the end all of them are one stage, and with them the other
-    seeds of whoever may win: one wide stack is what a GPU does best. Trials of an arm are
-    neighbours, so that one optimizer moves them (`study.blocks`).
+    seeds of whoever may win, and those that are recorded: one wide stack is what a GPU does best.
+    Trials of an arm are neighbours, so that one optimizer moves them (`study.blocks`).
     """
     rounds = _searched(asked, store, trial)
     if not asked.straight:
         return rounds
     searched = [each for listed in rounds for each in listed]
-    hopes = _hopes(asked, store, searched)
-    pairs = [(arm, own, seed) for arm, own in hopes for seed in asked.seeds]
-    seeds = [trial(arm, own, seed, asked.seed_epochs) for arm, own, seed in pairs]
-    seeds = _known(asked, store, seeds) if store.frozen else seeds
+    every = [
+        trial(each.method, each.settings, seed, asked.seed_epochs)
+        for each in searched
+        for seed in asked.seeds
+    ]
+    seeds = _known(asked, store, every) if store.frozen else beside(asked, store, searched, every)
     return [sorted([*searched, *seeds], key=lambda each: asked.arms.index(each.method))]
-
-
-def _beyond(asked: ArmSearch, stages: Sequence[Sequence[Trial]]) -> float:
-    """Return the work of the seeds that `ArmSearch.work` does not count: of who may not win."""
-    seeds = Counter(trial.method for stage in stages for trial in stage if trial.seed)
-    return asked.seed_epochs * sum(max(0, n - len(asked.seeds)) for n in seeds.values())
-
-
-def _hopes(
-    asked: ArmSearch, store: Store, searched: Sequence[Trial]
-) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the settings that train with other seeds beside the search, each with its arm.
-
-    Those are the winners of the arms whose every trial is recorded, on these data. Of an arm that
-    is to train ahead (`Store.ahead`) all that may still win: the best so far, and what is missing.
-    Where nothing is trained, all: what is recorded of their seeds is shown.
-    """
-    if store.frozen:
-        return [(trial.method, trial.settings) for trial in searched]
-    folders = {study_folder(store, asked.study(trial.method)) for trial in searched}
-    there = {key: record for folder in folders for key, record in read_records(folder).items()}
-    missing = [trial for trial in searched if trial.key not in there]
-    undecided = {trial.method for trial in missing} - set(store.ahead)
-    whole = [there[t.key] for t in searched if t.key in there and t.method not in undecided]
-    ahead = [(t.method, t.settings) for t in missing if t.method in store.ahead]
-    return [*_winners(asked, whole).items(), *ahead]
 
 
 def _repeated(

@@ -11,7 +11,7 @@ at its best.
 
 The rounds of `falling_arms` chose their winners at 120,000 updates, and other ones were better at
 750,000. So nothing is chosen on the way here: every setting trains to the end, and the winner, the
-lower of the two, with two more seeds. The others are treated alike: RMSProp, with a memory of 2,000
+lowest of them, with two more seeds. The others are treated alike: RMSProp, with a memory of 2,000
 steps, and Jacobi are damped more as well; NAG has momenta above its best so far, and lower rates on
 CURVES-like images; Adam, which liked neither more damping nor a larger beta1, has lower rates.
 

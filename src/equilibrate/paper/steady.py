@@ -19,13 +19,13 @@ SUFFIX = ", steady"
 def steady_arms(arms: Mapping[str, Arm], records: Sequence[Data]) -> dict[str, Arm]:
     """Return that setting of every arm that has one with a lower median than its winner's.
 
-    Only settings with as many seeds as the winner count, and more than one.
+    Both have the same seeds, and more than one.
     """
     found = {}
     for name, arm in arms.items():
         own = [record for record in records if record["method"] == name]
         rivals = [_over_seeds(arm, alike) for alike in _by_settings(own)]
-        rivals = [each for each in rivals if len(each.seeds) >= max(2, len(arm.seeds))]
+        rivals = [each for each in rivals if _seeds(each) == _seeds(arm) and len(arm.seeds) > 1]
         best = min(rivals, key=lambda each: each.error().median, default=arm)
         if best.error().median < arm.error().median:
             found[name + SUFFIX] = best
@@ -38,6 +38,10 @@ def _by_settings(records: Sequence[Data]) -> list[list[Data]]:
         alike[canonical([record["settings"], record["epochs"]])].append(record)
     searched = [own for own in alike.values() if any(r["seed"] == SEARCH_SEED for r in own)]
     return [sorted(own, key=lambda record: int(record["seed"])) for own in searched]
+
+
+def _seeds(arm: Arm) -> list[int]:
+    return [int(record["seed"]) for record in arm.seeds]
 
 
 def _over_seeds(arm: Arm, records: list[Data]) -> Arm:
