@@ -23,6 +23,7 @@ from benchmarks import one_stack
 from benchmarks.one_stack import precision_of
 from benchmarks.strong_damping import EPOCHS, METHODS
 from equilibrate.monitor import suggest_learning_rate
+from equilibrate.paper.arm_records import told
 from equilibrate.study.journal import read_records
 from equilibrate.study.outcome import Spread, final_error
 from equilibrate.study.problem import Problem
@@ -96,8 +97,7 @@ def ends(folder: Path) -> dict[str, Spread]:
 def rows(folder: Path, name: str) -> list[str]:
     """Return a row for each change of the recipe, and for each NAG."""
     return [
-        f"| {name} | {what} | {end.median:.3g} [{end.low:.3g}, {end.high:.3g}] | {end.seeds} |"
-        for what, end in ends(folder).items()
+        f"| {name} | {what} | {told(end)} | {end.seeds} |" for what, end in ends(folder).items()
     ]
 
 
