@@ -8,15 +8,13 @@ greatest error after so many updates.
 """
 
 import argparse
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from equilibrate.paper.arm_records import error_at, told
+from equilibrate.paper.arm_records import by_settings, error_at, told
 from equilibrate.paper.momentum_arms import MOMENTUM_ARMS
 from equilibrate.study.journal import Record, read_records
-from equilibrate.study.naming import canonical
 from equilibrate.study.outcome import Spread
 
 UPDATES = (30_000, 100_000, 200_000, 400_000, 750_000)
@@ -25,10 +23,8 @@ TASKS = ("mnist", "curves-like")
 
 def table(folder: Path) -> list[str]:
     """Return the table of one task, the lowest median at the end first."""
-    alike: dict[str, list[Record]] = defaultdict(list)
-    for record in read_records(folder).values():
-        alike[canonical([record[name] for name in ("method", "settings", "epochs")])].append(record)
-    several = [own for own in alike.values() if len(own) > 1]  # no seed has two of one length
+    alike = by_settings(read_records(folder).values())
+    several = [own for own in alike if len(own) > 1]  # no seed has two of one length
     several.sort(key=lambda own: _over_seeds(own, UPDATES[-1]).median)
     head = ["| | seeds | " + " | ".join(f"{n:,}" for n in UPDATES) + " |"]
     return [*head, "| --- " * (2 + len(UPDATES)) + "|", *map(_row, several)]

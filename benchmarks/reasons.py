@@ -20,6 +20,7 @@ import torch
 
 from benchmarks import one_stack
 from benchmarks.one_stack import precision_of
+from equilibrate.paper.arm_records import told
 from equilibrate.paper.arms import ARMS
 from equilibrate.study.journal import Record, read_records
 from equilibrate.study.outcome import Spread
@@ -92,10 +93,7 @@ def _same(record: Record, settings: Mapping[str, Any]) -> bool:
 
 
 def _cell(records: list[Record], epoch: int) -> str:
-    spread = Spread.of([error_at(record["curve"], epoch) for record in records])
-    if spread.seeds == 1:
-        return f"{spread.median:.3g}"
-    return f"{spread.median:.3g} [{spread.low:.3g}, {spread.high:.3g}]"
+    return told(Spread.of([error_at(record["curve"], epoch) for record in records]))
 
 
 def main() -> None:

@@ -111,6 +111,9 @@ def test_with_the_floor_esgd_is_below_every_run_of_nag_for_long():
     shared = [n for n in ours[0] if all(n in rival for rival in rivals)]
     ahead = {n: max(own[n] for own in ours) < min(each[n] for each in rivals) for n in shared}
     assert all(ahead[n] for n in shared if 60_000 <= n <= 260_000)
+    middle = statistics.median(own[100_000] for own in ours)
+    shares = sorted(middle / rival[100_000] for rival in rivals)
+    assert f"{shares[0]:.2f}\n  to {shares[-1]:.2f} of their errors" in PAGE
     assert not ahead[55_000]
     assert not ahead[265_000]
 

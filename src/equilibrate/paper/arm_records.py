@@ -1,6 +1,7 @@
 """What the records of a search say of one arm on one task: trials, winner, the winner's seeds."""
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -146,6 +147,21 @@ def arms_of(
             seeds = long if long_seeds else short
             found[name] = Arm(name, method.label, searched, best, seeds, long)
     return found
+
+
+def by_settings(records: Iterable[Data]) -> list[list[Data]]:
+    """Return runs of one method, settings and length together, each group by its seeds.
+
+    Example:
+        >>> run = {"method": "a", "settings": {"lr": 1.0}, "epochs": 9, "seed": 0}
+        >>> found = by_settings([run | {"seed": 1}, run | {"method": "b"}, run])
+        >>> [[(each["method"], each["seed"]) for each in own] for own in found]
+        [[('a', 0), ('a', 1)], [('b', 0)]]
+    """
+    alike: dict[str, list[Data]] = defaultdict(list)
+    for record in records:
+        alike[canonical([record[name] for name in ("method", "settings", "epochs")])].append(record)
+    return [sorted(own, key=lambda record: int(record["seed"])) for own in alike.values()]
 
 
 def _of_length(records: Sequence[Data], epochs: int) -> list[Data]:

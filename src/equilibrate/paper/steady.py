@@ -4,13 +4,10 @@ A search chooses at one seed. Where other settings have been trained with more s
 winner may turn out to be lucky: it is still the winner, and the other one is shown beside it.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from equilibrate.paper.arm_records import Arm
+from equilibrate.paper.arm_records import Arm, by_settings
 from equilibrate.paper.records import Data
-from equilibrate.study.naming import canonical
-from equilibrate.study.outcome import SEARCH_SEED
 
 SUFFIX = ", steady"
 """Behind the name of an arm: its setting that is best over seeds."""
@@ -23,21 +20,13 @@ def steady_arms(arms: Mapping[str, Arm], records: Sequence[Data]) -> dict[str, A
     """
     found = {}
     for name, arm in arms.items():
-        own = [record for record in records if record["method"] == name]
-        rivals = [_over_seeds(arm, alike) for alike in _by_settings(own)]
+        own = by_settings(record for record in records if record["method"] == name)
+        rivals = [_over_seeds(arm, alike) for alike in own]
         rivals = [each for each in rivals if _seeds(each) == _seeds(arm) and len(arm.seeds) > 1]
         best = min(rivals, key=lambda each: each.error().median, default=arm)
         if best.error().median < arm.error().median:
             found[name + SUFFIX] = best
     return found
-
-
-def _by_settings(records: Sequence[Data]) -> list[list[Data]]:
-    alike: dict[str, list[Data]] = defaultdict(list)
-    for record in records:
-        alike[canonical([record["settings"], record["epochs"]])].append(record)
-    searched = [own for own in alike.values() if any(r["seed"] == SEARCH_SEED for r in own)]
-    return [sorted(own, key=lambda record: int(record["seed"])) for own in searched]
 
 
 def _seeds(arm: Arm) -> list[int]:
