@@ -105,7 +105,7 @@ def _what_was_tried(arms: Sequence[Arm], tried: Sequence[Tried], straight: bool)
     if straight:
         return (
             f"{least_to_most(len(arm.searched) for arm in arms)} settings for every method, chosen "
-            "after the results of the other studies, in a second round after those of the first, "
+            "after the results of the other studies, in later rounds after those of the first, "
             "and all trained to the end. ESGD and Jacobi are damped by one number for all "
             "tensors; they and RMSProp average over 2,000 steps ('long memory')."
         )
