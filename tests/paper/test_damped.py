@@ -60,7 +60,7 @@ def test_it_says_what_it_did(computed):
     assert "trials that all train to the end" in described.caption
     assert "longer runs are not recorded" not in described.caption
     tried, end, *_ = described.notes
-    assert tried.startswith("4 settings for every method")
+    assert tried.startswith("6 settings for every method")
     assert end.endswith("over the whole of a run.")
     (table,) = described.tables
     settings = {row[0]: row[2] for row in table.rows}
