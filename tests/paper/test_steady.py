@@ -1,5 +1,7 @@
 """Beside a winner at seed 0, the setting that is best over seeds: where there is one, and shown."""
 
+import statistics
+
 import pytest
 
 from equilibrate.paper import momentum, momentum_drawing
@@ -56,3 +58,11 @@ def test_picture_and_notes_tell_of_it(won, other, shown):
     told = [note for note in notes if note.startswith("Dashed")]
     assert len(told) == shown
     assert all("lr 0.01" in note and "did not win at seed 0" in note for note in told)
+
+
+@pytest.mark.parametrize("ends", [[1.0, 3.0], [1.0, 3.0, 2.5]])
+def test_the_curve_that_is_drawn_ends_at_the_median_that_is_told(ends):
+    listed = [made_up(MOMENTUM_ARMS, "mnist", "esgd", falling(e), s) for s, e in enumerate(ends)]
+    picture = momentum.draw(momentum.Settings(study="damped"), listed)
+    (curve,) = (line for line in picture.axes[0].lines if line.get_label() == "ESGD + Nesterov")
+    assert curve.get_ydata()[-1] == pytest.approx(statistics.median(ends))

@@ -1,5 +1,6 @@
 """Learning curves of arms drawn: error against training and against time, one column a task."""
 
+import statistics
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -114,7 +115,7 @@ def _curve(panel: Any, arm: Arm, scale: float, look: Look) -> None:
     curves = [record["curve"] for record in arm.seeds]
     epochs, points = together(curves)
     where = [scale * epoch for epoch in epochs]
-    middle = [sorted(point)[len(point) // 2] for point in points]
+    middle = [statistics.median(point) for point in points]
     panel.plot(where, middle, line, color=colour, lw=width, label=arm.label)
     if len(curves) > 1:
         low, high = [min(point) for point in points], [max(point) for point in points]
