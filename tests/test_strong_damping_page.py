@@ -100,22 +100,50 @@ def test_the_settings_with_several_seeds():
     assert ["| " + " | ".join(row) + " |" for row in told] == rows
 
 
+CURVES_LIKE = [
+    record
+    for study in ("momentum", "falling", "damped")
+    for record in read_records(ROOT / "results" / "records" / f"{study}-curves-like").values()
+    if record["epochs"] == 7500
+]
+NAGS = [record for record in CURVES_LIKE if record["method"] == "nag"]
+
+
+def with_the_floor(momentum):
+    """ESGD's runs with the floor, whose momentum rises to this."""
+    own = [r for r in CURVES_LIKE if r["method"] == "esgd" and r["settings"].get("mean_floor")]
+    damped = [r for r in own if r["settings"].get("damping") == 0.15]
+    return [record for record in damped if record["settings"]["momentum"] == momentum]
+
+
 def test_with_the_floor_esgd_is_below_every_run_of_nag_for_long():
-    folders = [ROOT / "results" / "records" / f"{study}-curves-like" for study in
-               ("momentum", "falling", "damped")]  # fmt: skip
-    runs = [r for folder in folders for r in read_records(folder).values() if r["epochs"] == 7500]
-    damped = [r for r in runs if r["method"] == "esgd" and r["settings"].get("damping") == 0.15]
-    ours = [_points(r) for r in damped if r["settings"].get("mean_floor")]
-    rivals = [_points(r) for r in runs if r["method"] == "nag"]
-    assert (len(ours), len(rivals)) == (3, 9)
+    ours, rivals = (list(map(_points, runs)) for runs in (with_the_floor(0.9975), NAGS))
+    assert (len(ours), len(rivals)) == (3, 17)
     shared = [n for n in ours[0] if all(n in rival for rival in rivals)]
     ahead = {n: max(own[n] for own in ours) < min(each[n] for each in rivals) for n in shared}
     assert all(ahead[n] for n in shared if 60_000 <= n <= 260_000)
     middle = statistics.median(own[100_000] for own in ours)
     shares = sorted(middle / rival[100_000] for rival in rivals)
-    assert f"{shares[0]:.2f}\n  to {shares[-1]:.2f} of their errors" in PAGE
+    assert f"with {shares[0]:.2f} to {shares[-1]:.2f} of their errors" in PAGE
     assert not ahead[55_000]
     assert not ahead[265_000]
+
+
+def test_how_the_winners_on_curves_like_images_compare():
+    best = [r for r in NAGS if r["settings"]["momentum"] == 0.9998]
+    ours, theirs = ([final_error(r) for r in runs] for runs in (with_the_floor(0.9995), best))
+    assert len(ours) == len(theirs) == 3
+    told = " ".join(PAGE.split())
+    listed = [
+        ", ".join(f"{e:.4f}" for e in sorted_[:2]) + f" and {sorted_[2]:.4f}"
+        for sorted_ in (ours, theirs)
+    ]
+    assert f"Its seeds are {listed[0]}, those of NAG's winner {listed[1]}" in told
+    less = [1 - f(ours) / f(theirs) for f in (statistics.median, statistics.mean)]
+    assert f"{less[0]:.0%} less in the median, {less[1]:.0%} in the mean" in told
+    assert [own < other for own, other in zip(ours, theirs, strict=True)] == [True, True, False]
+    others = {"rmsprop", "adam", "jacobi"}
+    assert max(ours) < min(final_error(r) for r in CURVES_LIKE if r["method"] in others)
 
 
 def _points(record):
