@@ -102,6 +102,22 @@ class Probing(Plain):
         return math_attention(self.optimizer) if self.problem.attends else nullcontext()
 
 
+class Differencing(Plain):
+    """The loop around ESGD with torch's own closure: differences of gradients, no double graph."""
+
+    hessian = True
+
+    def iterate(self) -> None:
+        def closure() -> Tensor:
+            self.optimizer.zero_grad()
+            loss = self.problem.loss(1.0)
+            loss.backward()
+            return loss
+
+        self.optimizer.step(closure)
+        self.steps += 1
+
+
 class Graphing(Plain):
     """A loop that keeps the gradient's graph whenever the optimizer takes a Hessian from it."""
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.loops import EVERY, ByClosure, Graphing, Plain, Probing
+from benchmarks.loops import EVERY, ByClosure, Differencing, Graphing, Plain, Probing
 from benchmarks.models import Problem
 from equilibrate import ESGD
 
@@ -100,6 +100,11 @@ def _esgd(
     return lambda problem: Probing(problem, lambda p: ESGD(p, **options), *how)
 
 
+def _by_closure(**options: Any) -> Callable[[Problem], Plain]:
+    options |= {"lr": 1e-6, "warmup_probes": _START}
+    return lambda problem: Differencing(problem, lambda p: ESGD(p, **options))
+
+
 RIVALS = [
     Rival("SGD", _torch(torch.optim.SGD)),
     Rival("RMSprop", _torch(torch.optim.RMSprop)),
@@ -111,6 +116,7 @@ RIVALS = [
     Rival("ESGD, fused", _esgd(fused=True)),
     Rival("ESGD, fused, calibrated", _esgd(calibrated=_START, fused=True)),
     Rival("ESGD, fused, probing a quarter", _esgd(0.25, fused=True)),
+    Rival("ESGD, fused, by closure", _by_closure(fused=True)),
     Rival("ESGD of torchzero, every 20", _torchzero),
     Rival("AdaHessian, every step", _of_package("AdaHessian", 1)),
     Rival("AdaHessian, every 20", _of_package("AdaHessian", EVERY)),
