@@ -175,6 +175,26 @@ def test_s16_sets_rmsprop_with_momentum_beside_figure_3s_without(rmsprop, verdic
     assert judged.numbers["mnist"].keys() == PLAIN.keys()
 
 
+@pytest.mark.parametrize(
+    ("rmsprop", "verdict"),
+    [
+        ({"mnist": 0.9, "curves-like": 1.2}, "holds with a correction"),
+        ({"mnist": 1.2, "curves-like": 1.2}, "holds"),
+        ({"mnist": 0.9, "curves-like": 0.9}, "not yet run"),  # here the others decide
+    ],
+)
+def test_s16_asks_for_the_seeds_of_those_who_decide(rmsprop, verdict):
+    """RMSProp has three seeds, all others have one."""
+    mixed = [
+        r for task, final in rmsprop.items() for r in _with(AS_SAID | {"rmsprop": final}, task)
+    ]
+    kept = [r for r in mixed if r["seed"] == 0 or r["method"] == "rmsprop"]
+    plain = [r for task in rmsprop for r in _without(WITHOUT, task)]
+    assert _judged(kept, plain)["S16"].verdict == verdict
+    others = [r for r in mixed if r["seed"] == 0 or r["method"] != "rmsprop"]
+    assert _judged(others, plain)["S16"].verdict == "not yet run"
+
+
 def test_s16_is_judged_at_the_last_epoch_that_both_reached():
     plain = _without(WITHOUT)
     for record in plain:

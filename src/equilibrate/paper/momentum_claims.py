@@ -75,7 +75,10 @@ def _mixes(tasks: Mapping[str, tuple[Arms, Arms]]) -> Judgement:
     said = "; ".join(_gains_told(task, *tasks[task], gains[task]) for task in tasks)
     found = {task: two[0] for task, two in tasks.items()}
     rests_on = f"{evidence(found)}; without momentum: records of figure3"
-    verdict, ours = with_seeds(found, verdict, said + correction)
+    # Only where momentum helps everywhere do the others decide.
+    deciding = {"rmsprop"} if len(helps) < len(gains) else set(PLAIN)
+    decisive = {t: {n: arm for n, arm in own.items() if n in deciding} for t, own in found.items()}
+    verdict, ours = with_seeds(decisive, verdict, said + correction)
     return Judgement("S16", verdict, ours, rests_on, gains)
 
 
