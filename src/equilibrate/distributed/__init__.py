@@ -2,12 +2,12 @@
 
 from equilibrate.distributed.agreement import Word, agree
 from equilibrate.distributed.checksum import checksum
+from equilibrate.distributed.lengths import inner, norm
 from equilibrate.distributed.ranks import Ranks, ranks_of
 from equilibrate.distributed.shards import (
     all_plain,
     cut_like,
     draw_part,
-    inner,
     is_sharded,
     local,
     over_shards,
@@ -24,6 +24,7 @@ __all__ = [
     "inner",
     "is_sharded",
     "local",
+    "norm",
     "over_shards",
     "ranks_of",
 ]

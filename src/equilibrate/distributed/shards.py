@@ -60,20 +60,6 @@ def over_shards(tensors: Sequence[Any], *columns: Sequence[float]) -> list[list[
     return found
 
 
-def inner(first: Sequence[Tensor], second: Sequence[Tensor]) -> float:
-    """Return the inner product of two lists, over all shards; nan where any element is not finite.
-
-    Example:
-        >>> inner([torch.tensor([3.0, 4.0])], [torch.tensor([1.0, 2.0])])
-        11.0
-    """
-    pairs = zip(first, second, strict=True)
-    parts = [
-        float((local(a.detach()).double() * local(b.detach()).double()).sum()) for a, b in pairs
-    ]
-    return sum(over_shards(first, parts)[0])
-
-
 def _cut_alike(tensors: Sequence[Any]) -> dict[Any, list[int]]:
     """Return the positions of the sharded tensors, those on one mesh and cut alike together."""
     alike: dict[Any, list[int]] = {}

@@ -9,24 +9,33 @@ the closure.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from equilibrate.curvature.differences import relative_step
-from equilibrate.distributed import cut_like, inner
+from equilibrate.distributed import local, norm
+from equilibrate.optim.arguments import check_layouts
 from equilibrate.optim.closure_checks import (
-    norm,
+    length,
     refuse_accumulation,
     refuse_clipping,
     require_repeatable,
+)
+from equilibrate.optim.restoring import (
+    Point,
+    RandomState,
+    copied_gradients,
+    gradients_of,
+    set_random_state,
+    set_values,
 )
 from equilibrate.optim.state import all_finite
 from equilibrate.optim.warn import warn_user
 
 Closure = Callable[[], float]
+Gradients = Sequence[Tensor | None]
 
 # How far the products at e and 2 e may differ, relative to the latter. For smooth networks that
 # difference is about the error at e. A float32 parameter may be computed with in bfloat16
@@ -53,69 +62,6 @@ _DEPENDS_ON_THE_STEP = (
     "it is doubled). Piecewise linear activations such as ReLU do that: the kinks crossed by the "
     "step count as curvature. Where second derivatives can be had, call optimizer.probe(loss)."
 )
-RandomState = list[tuple[torch.device, Tensor]]
-
-
-def random_state(parameters: Sequence[Tensor]) -> RandomState:
-    """Return the state of torch's generators on the CPU and on the parameters' devices."""
-    devices = {torch.device("cpu")} | {p.device for p in parameters}
-    return [(d, _generators(d)) for d in sorted(devices, key=str)]
-
-
-def _generators(device: torch.device) -> Tensor:
-    if device.type == "cpu":
-        return torch.get_rng_state()
-    state: Tensor = torch.get_device_module(device).get_rng_state(device)
-    return state
-
-
-def set_random_state(state: RandomState) -> None:
-    """Put the generators back."""
-    for device, content in state:
-        if device.type == "cpu":
-            torch.set_rng_state(content)
-        else:
-            torch.get_device_module(device).set_rng_state(content, device)
-
-
-def copied_gradients(parameters: Sequence[Tensor]) -> list[Tensor | None]:
-    """Return a copy of every gradient, cut as its parameter is."""
-    return [None if p.grad is None else cut_like(p.grad.detach(), p).clone() for p in parameters]
-
-
-@contextmanager
-def put_back(parameters: Sequence[Tensor]) -> Iterator[None]:
-    """Restore parameters, gradients and random state on leaving, whatever happened inside."""
-    point = [p.detach().clone() for p in parameters]
-    gradients = [p.grad for p in parameters]
-    copies = [None if g is None else g.detach().clone() for g in gradients]
-    state = random_state(parameters)
-    try:
-        yield
-    finally:
-        with torch.no_grad():
-            for parameter, value, gradient, copy in zip(
-                parameters, point, gradients, copies, strict=True
-            ):
-                parameter.copy_(value)
-                parameter.grad = gradient
-                if gradient is not None and copy is not None:
-                    gradient.copy_(copy)  # a bucket of DDP may have been written through it
-        set_random_state(state)
-
-
-@contextmanager
-def undone_on_error(
-    parameters: Sequence[Tensor], earlier: Sequence[Tensor | None], start: RandomState
-) -> Iterator[None]:
-    """Where measuring is refused, undo the closure's own run too: gradients and random state."""
-    try:
-        yield
-    except BaseException:
-        for parameter, gradient in zip(parameters, earlier, strict=True):
-            parameter.grad = gradient
-        set_random_state(start)
-        raise
 
 
 class ClosureHessian:
@@ -131,19 +77,21 @@ class ClosureHessian:
         self,
         closure: Closure,
         parameters: Sequence[Tensor],
+        point: Point,
         *,
         start: RandomState,
         earlier: Sequence[Tensor | None],
         relative: float | None,
     ) -> None:
-        """Note the present point; `relative` is the step in units of the parameters, if known."""
+        """Take the present point; `relative` is the step in units of the parameters, if known."""
+        check_layouts([g for g in point.gradients if g is not None])
         self._closure = closure
         self._parameters = parameters
+        self._point = point
         self._start = start
         self._earlier = earlier
-        self._point = [p.detach().clone() for p in parameters]
-        self._gradients = copied_gradients(parameters)
         self._size = _size(parameters)
+        self._length = length(point.gradients)
         self.relative = relative
         self.present = [True] * len(parameters)
 
@@ -156,43 +104,51 @@ class ClosureHessian:
 
     def _product(self, vectors: Sequence[Tensor], relative: float) -> list[Tensor]:
         eps = relative * self._size
-        ahead = self._gradients_at(vectors, eps)
-        behind = self._gradients_at(vectors, -eps)
+        self._run_at(vectors, eps)
+        ahead = copied_gradients(self._parameters)
+        self._run_at(vectors, -eps)
+        behind = gradients_of(self._parameters)  # nothing runs before they are used
         self.present = [a is not None for a in ahead]
-        pairs = list(zip(ahead, behind, self._parameters, strict=True))
-        if relative > _TELLING:
-            refuse_clipping(self._gradients, ahead, behind)
         if any(g is not None for g in self._earlier):
-            refuse_accumulation(self._gradients, ahead, behind, self._earlier)
-        return [
-            torch.zeros_like(p) if a is None or b is None else (a - b) / (2 * eps)
-            for a, b, p in pairs
-        ]
+            refuse_accumulation(self._point.gradients, ahead, behind, self._earlier)
+        lengths = self._length, length(ahead), length(behind)
+        products = self._divided(ahead, behind, 2 * eps)
+        if relative > _TELLING:
+            refuse_clipping(*lengths, apart=2 * eps * norm(products))
+        return products
 
-    def _gradients_at(self, vectors: Sequence[Tensor], eps: float) -> list[Tensor | None]:
+    def _divided(self, ahead: Gradients, behind: Gradients, by: float) -> list[Tensor]:
+        """Return (ahead - behind) / by, which is written over what was ahead."""
+        pairs = [(a, b) for a, b in zip(ahead, behind, strict=True) if not (a is None or b is None)]
+        if pairs:
+            first, second = ([local(tensor) for tensor in own] for own in zip(*pairs, strict=True))
+            torch._foreach_sub_(first, second)
+            torch._foreach_div_(first, by)
+        each = zip(ahead, behind, self._parameters, strict=True)
+        return [torch.zeros_like(p) if a is None or b is None else a for a, b, p in each]
+
+    def _run_at(self, vectors: Sequence[Tensor], eps: float) -> None:
         """Run the closure at theta + eps v, from the same random state and without gradients."""
         with torch.no_grad():
-            for parameter, value, vector in zip(
-                self._parameters, self._point, vectors, strict=True
-            ):
-                parameter.copy_(value + eps * vector)
-                parameter.grad = None
+            own = set_values(self._parameters, self._point.values)
+            torch._foreach_add_(own, [local(vector) for vector in vectors], alpha=eps)
+        for parameter in self._parameters:
+            parameter.grad = None
         set_random_state(self._start)
         with torch.enable_grad():
             self._closure()
-        # Copies: a closure, or DDP, may write every gradient into the same buffer.
-        return copied_gradients(self._parameters)
 
     def _choose(self, vectors: Sequence[Tensor]) -> float:
         """Return the finest step at which the products at e and 2 e agree, else the best."""
-        if not all_finite([g for g in self._gradients if g is not None]):
+        if not all_finite([g for g in self._point.gradients if g is not None]):
             raise RuntimeError(_NOT_FINITE)
         own = max(relative_step(p.dtype) for p in self._parameters)
         differences: dict[float, float] = {}
         for relative in [own] + [s for s in map(relative_step, _COARSER) if s > own]:
             differences[relative] = self._disagreement(vectors, relative)
             if len(differences) == 1:
-                require_repeatable(self._gradients, self._gradients_at(vectors, 0.0))
+                self._run_at(vectors, 0.0)
+                require_repeatable(self._point.gradients, gradients_of(self._parameters))
             if differences[relative] <= _AGREEMENT:
                 return relative
         best = min(differences, key=lambda step: differences[step])
@@ -211,5 +167,5 @@ class ClosureHessian:
 
 def _size(parameters: Sequence[Tensor]) -> float:
     """Return the root mean square over all parameters; one where they are all zero or absent."""
-    total, count = inner(parameters, parameters), sum(p.numel() for p in parameters)
-    return float((total / count) ** 0.5) if total > 0 else 1.0
+    size, count = norm(parameters), sum(p.numel() for p in parameters)
+    return float(size / count**0.5) if size > 0 else 1.0

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from equilibrate.distributed import inner
+from equilibrate.distributed import inner, norm
 
 Gradients = Sequence[Tensor | None]
 
@@ -35,9 +35,9 @@ _CLIPS = (
 )
 
 
-def norm(tensors: Sequence[Tensor]) -> float:
-    """Return the Euclidean norm over a list of tensors; not a number where any element is not."""
-    return float(inner(tensors, tensors) ** 0.5)
+def length(gradients: Gradients) -> float:
+    """Return the norm of the gradients that are there."""
+    return norm([g for g in gradients if g is not None])
 
 
 def require_repeatable(point: Gradients, again: Gradients) -> None:
@@ -53,25 +53,28 @@ def refuse_accumulation(
     point: Gradients, ahead: Gradients, behind: Gradients, earlier: Gradients
 ) -> None:
     """Raise where the gradient at the point is the displaced ones' mean plus the earlier one."""
+    excess, before = [], []
+    for g, a, b, e in zip(point, ahead, behind, earlier, strict=True):
+        if g is not None and a is not None and b is not None:
+            excess.append((a + b).mul_(-0.5).add_(g))
+            before.append(e)
+    size = norm(excess)
+    # An earlier gradient that is so much longer leaves more than it explains.
+    if length(before) >= (1 + _EXPLAINED) * size:
+        return
+    unexplained = norm([x if e is None else x - e for x, e in zip(excess, before, strict=True)])
     mean = [None if a is None or b is None else (a + b) / 2 for a, b in _pairs(ahead, behind)]
-    excess, unexplained = [], []
-    for g, m, e in zip(point, mean, earlier, strict=True):
-        if g is not None and m is not None:
-            excess.append(g - m)
-            unexplained.append(g - m if e is None else g - m - e)
-    if norm(unexplained) < _EXPLAINED * norm(excess) and not _is_shorter(point, mean):
+    if unexplained < _EXPLAINED * size and not _is_shorter(point, mean):
         raise RuntimeError(_ACCUMULATES)
 
 
-def refuse_clipping(point: Gradients, ahead: Gradients, behind: Gradients) -> None:
-    """Raise where the three gradients differ but have one length, as clipped ones do.
+def refuse_clipping(here: float, front: float, back: float, *, apart: float) -> None:
+    """Raise where three gradients of these lengths are apart but of one length, as if clipped.
 
     |g + e Hv| - |g - e Hv| is 2 e |Hv| cos(g, Hv), and |g| lies below their mean by a term in e^2.
     """
-    here, front, back = (norm([t for t in g if t is not None]) for g in (point, ahead, behind))
-    pairs = [(a, b) for a, b in _pairs(ahead, behind) if a is not None and b is not None]
-    apart = _SAME_LENGTH * norm([a - b for a, b in pairs])
-    if abs(front - back) < apart and abs(here - (front + back) / 2) < apart:
+    least = _SAME_LENGTH * apart
+    if abs(front - back) < least and abs(here - (front + back) / 2) < least:
         raise RuntimeError(_CLIPS)
 
 

@@ -5,15 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from equilibrate.optim.closure import (
-    Closure,
-    ClosureHessian,
-    copied_gradients,
-    put_back,
-    random_state,
-    undone_on_error,
-)
+from equilibrate.optim.closure import Closure, ClosureHessian
 from equilibrate.optim.measuring import Measuring
+from equilibrate.optim.restoring import copied_gradients, put_back, random_state, undone_on_error
 from equilibrate.optim.state import any_gradient
 
 _SCALED = (
@@ -57,14 +51,15 @@ class Evaluating(Measuring):
     ) -> None:
         """Measure around the present point, and leave no trace but the measurement."""
         parameters = self._trainable()
-        hessian = ClosureHessian(
-            closure,
-            parameters,
-            start=start,
-            earlier=earlier,
-            relative=self.param_groups[0]["difference_step"],
-        )
-        with self._taking_products(), put_back(parameters):
+        with self._taking_products(), put_back(parameters) as point:
+            hessian = ClosureHessian(
+                closure,
+                parameters,
+                point,
+                start=start,
+                earlier=earlier,
+                relative=self.param_groups[0]["difference_step"],
+            )
             self._measure(hessian, fresh)
         for group in self.param_groups:
             group["difference_step"] = hessian.relative

@@ -1,0 +1,93 @@
+"""What a run of a user's closure changes, and how it is put back: values, gradients, generators."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from equilibrate.distributed import cut_like, local
+
+RandomState = list[tuple[torch.device, Tensor]]
+
+
+def random_state(parameters: Sequence[Tensor]) -> RandomState:
+    """Return the state of torch's generators on the CPU and on the parameters' devices."""
+    devices = {torch.device("cpu")} | {p.device for p in parameters}
+    return [(d, _generators(d)) for d in sorted(devices, key=str)]
+
+
+def _generators(device: torch.device) -> Tensor:
+    if device.type == "cpu":
+        return torch.get_rng_state()
+    state: Tensor = torch.get_device_module(device).get_rng_state(device)
+    return state
+
+
+def set_random_state(state: RandomState) -> None:
+    """Put the generators back."""
+    for device, content in state:
+        if device.type == "cpu":
+            torch.set_rng_state(content)
+        else:
+            torch.get_device_module(device).set_rng_state(content, device)
+
+
+def gradients_of(parameters: Sequence[Tensor]) -> list[Tensor | None]:
+    """Return every gradient, cut as its parameter is; the next backward may write over them."""
+    return [None if p.grad is None else cut_like(p.grad.detach(), p) for p in parameters]
+
+
+def copied_gradients(parameters: Sequence[Tensor]) -> list[Tensor | None]:
+    """Return a copy of every gradient: a closure, or DDP, may write all into the same buffer."""
+    return [None if g is None else g.clone() for g in gradients_of(parameters)]
+
+
+@dataclass(frozen=True)
+class Point:
+    """The parameters' values and gradients where the training step is taken, copied."""
+
+    values: list[Tensor]
+    gradients: list[Tensor | None]
+
+
+@contextmanager
+def put_back(parameters: Sequence[Tensor]) -> Iterator[Point]:
+    """Hand out the present point; restore it and the random state on leaving, whatever happens."""
+    gradients = [p.grad for p in parameters]
+    copies = [None if g is None else g.detach().clone() for g in gradients]
+    cut = [None if c is None else cut_like(c, p) for c, p in zip(copies, parameters, strict=True)]
+    point = Point([p.detach().clone() for p in parameters], cut)
+    state = random_state(parameters)
+    try:
+        yield point
+    finally:
+        with torch.no_grad():
+            set_values(parameters, point.values)
+            for parameter, gradient, copy in zip(parameters, gradients, copies, strict=True):
+                parameter.grad = gradient
+                if gradient is not None and copy is not None:
+                    gradient.copy_(copy)  # a bucket of DDP may have been written through it
+        set_random_state(state)
+
+
+def set_values(parameters: Sequence[Tensor], values: Sequence[Tensor]) -> list[Tensor]:
+    """Copy values into this rank's parts of the parameters, and return these parts."""
+    own = [local(parameter) for parameter in parameters]
+    torch._foreach_copy_(own, [local(value) for value in values])
+    return own
+
+
+@contextmanager
+def undone_on_error(
+    parameters: Sequence[Tensor], earlier: Sequence[Tensor | None], start: RandomState
+) -> Iterator[None]:
+    """Where measuring is refused, undo the closure's own run too: gradients and random state."""
+    try:
+        yield
+    except BaseException:
+        for parameter, gradient in zip(parameters, earlier, strict=True):
+            parameter.grad = gradient
+        set_random_state(start)
+        raise
