@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 
 from benchmarks.captured import Captured
-from benchmarks.loops import EVERY, Probing
+from benchmarks.loops import EVERY, Differencing, Plain, Probing
 from benchmarks.measure import interleaved, peak, record, timed, where
 from benchmarks.models import MODELS
 from equilibrate import ESGD
@@ -28,6 +28,7 @@ class Way(NamedTuple):
     share: float = 1.0
     captured: bool = False
     joined: bool = True
+    closure: bool = False
 
 
 WAYS = [
@@ -37,15 +38,16 @@ WAYS = [
     Way("a quarter", share=0.25),
     Way("an eighth", share=0.125),
     Way("captured", captured=True),
+    Way("by closure", closure=True),
 ]
 
 
-def _force(loop: Probing, due: bool) -> None:
+def _force(loop: Plain, due: bool) -> None:
     for group in loop.optimizer.param_groups:
         group["steps_since_probe"] = EVERY if due else 0
 
 
-def kinds(loop: Probing) -> dict[str, Any]:
+def kinds(loop: Plain) -> dict[str, Any]:
     """Return a probing iteration, an ordinary one and a gradient as calls."""
 
     def iterate(due: bool) -> None:
@@ -63,7 +65,7 @@ def kinds(loop: Probing) -> dict[str, Any]:
     }
 
 
-def captured(loop: Probing) -> dict[str, Any]:
+def captured(loop: Plain) -> dict[str, Any]:
     """The same as graphs; the gradient too."""
     graphs = Captured(loop)
 
@@ -86,7 +88,11 @@ def measure(
     torch.manual_seed(0)
     problem = MODELS[model](device, small)
     options = {"lr": 1e-6, "warmup_probes": 3, "fused": True, "capturable": way.captured}
-    loop = Probing(problem, lambda p: ESGD(p, **options), way.share, way.joined)
+    loop: Plain
+    if way.closure:
+        loop = Differencing(problem, lambda p: ESGD(p, **options))
+    else:
+        loop = Probing(problem, lambda p: ESGD(p, **options), way.share, way.joined)
     for _ in range(3):
         loop.iterate()
     calls = captured(loop) if way.captured else kinds(loop)

@@ -103,12 +103,9 @@ class ClosureHessian:
         return [products[i] for i in wanted]
 
     def _product(self, vectors: Sequence[Tensor], relative: float) -> list[Tensor]:
+        """Return H v of a closure that was seen to measure right at these points."""
         eps = relative * self._size
-        self._run_at(vectors, eps)
-        ahead = copied_gradients(self._parameters)
-        self._run_at(vectors, -eps)
-        behind = gradients_of(self._parameters)  # nothing runs before they are used
-        self.present = [a is not None for a in ahead]
+        ahead, behind = self._around(vectors, eps)
         if any(g is not None for g in self._earlier):
             refuse_accumulation(self._point.gradients, ahead, behind, self._earlier)
         lengths = self._length, length(ahead), length(behind)
@@ -116,6 +113,14 @@ class ClosureHessian:
         if relative > _TELLING:
             refuse_clipping(*lengths, apart=2 * eps * norm(products))
         return products
+
+    def _around(self, vectors: Sequence[Tensor], eps: float) -> tuple[Gradients, Gradients]:
+        """Return the gradients at theta + eps v, copied, and at theta - eps v, until it runs again."""
+        self._run_at(vectors, eps)
+        ahead = copied_gradients(self._parameters)
+        self._run_at(vectors, -eps)
+        self.present = [a is not None for a in ahead]
+        return ahead, gradients_of(self._parameters)
 
     def _divided(self, ahead: Gradients, behind: Gradients, by: float) -> list[Tensor]:
         """Return (ahead - behind) / by, which is written over what was ahead."""
@@ -159,9 +164,10 @@ class ClosureHessian:
 
     def _disagreement(self, vectors: Sequence[Tensor], relative: float) -> float:
         """Return how far the product changes, relatively, when the step is doubled."""
-        one, two = self._product(vectors, relative), self._product(vectors, 2 * relative)
-        change = norm([a - b for a, b in zip(one, two, strict=True)])
-        size = norm(two)
+        one, twice = self._product(vectors, relative), 2 * relative * self._size
+        two = self._divided(*self._around(vectors, twice), 2 * twice)
+        torch._foreach_sub_(*([local(h) for h in products] for products in (one, two)))
+        change, size = norm(one), norm(two)
         return change / size if size else math.inf if change else 0.0
 
 
