@@ -115,7 +115,7 @@ class ClosureHessian:
         return products
 
     def _around(self, vectors: Sequence[Tensor], eps: float) -> tuple[Gradients, Gradients]:
-        """Return the gradients at theta + eps v, copied, and at theta - eps v, until it runs again."""
+        """Return the gradients at theta + eps v, and at theta - eps v until the next run."""
         self._run_at(vectors, eps)
         ahead = copied_gradients(self._parameters)
         self._run_at(vectors, -eps)
