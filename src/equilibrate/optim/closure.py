@@ -40,10 +40,12 @@ Gradients = Sequence[Tensor | None]
 # How far the products at e and 2 e may differ, relative to the latter. For smooth networks that
 # difference is about the error at e. A float32 parameter may be computed with in bfloat16
 # (autocast), which cannot be seen from here and makes a float32 step mostly noise; a coarser step
-# then agrees better and is taken. Independent noise differs by 2.2.
+# then agrees better and is taken. Independent noise differs by 2.2. Where the gradient turns faster
+# than the parameters' size tells (sine layers) all of these are noise, and a finer step may agree.
 _AGREEMENT = 0.2
 _NOISE = 1.5
 _COARSER = (torch.float16, torch.bfloat16)
+_FINER = (1e-1, 1e-2)
 # At float64's step three gradients may have one length by chance (g orthogonal to H v), the rest
 # being of the order e^2: that clipping cannot be told there.
 _TELLING = 1e-3
@@ -158,9 +160,17 @@ class ClosureHessian:
                 return relative
         best = min(differences, key=lambda step: differences[step])
         if not differences[best] < _NOISE:
-            raise RuntimeError(_ONLY_NOISE)
+            return self._finer(vectors, own)
         warn_user(_DEPENDS_ON_THE_STEP.format(differences[best]))
         return best
+
+    def _finer(self, vectors: Sequence[Tensor], own: float) -> float:
+        """Return a step below the dtype's own at which the products agree."""
+        for relative in (own * factor for factor in _FINER):
+            # Products that vanish have nothing to differ by: no parameter moved.
+            if 0 < self._disagreement(vectors, relative) <= _AGREEMENT:
+                return relative
+        raise RuntimeError(_ONLY_NOISE)
 
     def _disagreement(self, vectors: Sequence[Tensor], relative: float) -> float:
         """Return how far the product changes, relatively, when the step is doubled."""
