@@ -1,13 +1,22 @@
 """The speed benchmarks: tables are drawn from records alone, and parts run small on a CPU."""
 
 import math
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
-from benchmarks import against, bare_probe, host_cost, probe_cost, replay, update_bandwidth
-from benchmarks.loops import EVERY, Plain, Probing
+from benchmarks import (
+    against,
+    bare_probe,
+    difference_error,
+    host_cost,
+    probe_cost,
+    replay,
+    update_bandwidth,
+)
+from benchmarks.loops import EVERY, Differencing, Plain, Probing
 from benchmarks.measure import peak, ratio, records
 from benchmarks.models import MODELS, Problem
 from benchmarks.rivals import RIVALS
@@ -82,10 +91,18 @@ def test_a_ratio_is_taken_round_by_round():
     assert ratio([2.0, 6.0, 12.0], [1.0, 2.0, 3.0]) == (3.0, 2.5, 3.5)
 
 
-@pytest.mark.parametrize("options", [{}, {"share": 0.5}, {"joined": False}], ids=str)
-def test_a_block_holds_one_probe(options):
+LOOPS = {
+    "shared": Probing,
+    "of a part": partial(Probing, share=0.5),
+    "apart": partial(Probing, joined=False),
+    "by closure": Differencing,
+}
+
+
+@pytest.mark.parametrize("made", LOOPS.values(), ids=LOOPS)
+def test_a_block_holds_one_probe(made):
     problem = MODELS["sine field"](CPU, True)
-    loop = Probing(problem, lambda p: ESGD(p, warmup_probes=1), **options)
+    loop = made(problem, lambda p: ESGD(p, warmup_probes=1))
     for _ in range(3):
         loop.block()
     state = loop.optimizer.state[problem.parameters()[0]]
@@ -93,12 +110,21 @@ def test_a_block_holds_one_probe(options):
     assert float(state["step"]) == 3 * EVERY
 
 
-def test_the_cost_of_a_probe_is_recorded(tmp_path, monkeypatch):
-    way = probe_cost.Way("here")
+@pytest.mark.parametrize("closure", [False, True])
+def test_the_cost_of_a_probe_is_recorded(tmp_path, monkeypatch, closure):
+    way = probe_cost.Way("here", closure=closure)
     monkeypatch.setattr(probe_cost, "ESGD", lambda p, fused, **options: ESGD(p, **options))
     line = probe_cost.measure("sine field", way, CPU, True, 0.0, tmp_path / "probe.jsonl")
     assert math.isfinite(records(tmp_path / "probe.jsonl")[0]["cost"])
     assert "here" in line
+
+
+def test_differences_are_compared_with_the_exact_product():
+    """The error of the smooth network falls with the square of the step, until it rounds."""
+    cells = difference_error.measure("sine field", [1e-1, 1e-2])
+    (coarse, moved), (fine, _) = ([float(x.strip("()")) for x in c.split()] for c in cells)
+    assert 50 < coarse / fine < 200
+    assert moved == pytest.approx(3 * coarse, rel=0.2)  # (4 - 1) e^2 / 6
 
 
 def test_the_bare_cost_counts_what_comes_on_top_of_a_gradient():

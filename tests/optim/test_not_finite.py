@@ -4,8 +4,9 @@ import math
 import warnings
 
 import pytest
+import torch
 
-from equilibrate import draw
+from equilibrate import ESGD, draw
 from tests.optim.bad_input import BOTH, WARMUP, always_due, loss_of, network
 from tests.optim.loops import train, train_by_closure
 from tests.optim.watching import parameters_of, same, unchanged
@@ -82,3 +83,22 @@ def test_one_element_that_is_not_finite_drops_the_product_of_every_parameter():
     with pytest.warns(UserWarning, match="dropped"):
         optimizer.step()
     assert same(optimizer.diagonal(), diagonal)
+
+
+def test_a_float16_product_by_closure_that_overflows_is_dropped_and_told():
+    weight = torch.ones(8, dtype=torch.float16, requires_grad=True)
+    optimizer = ESGD([weight], lr=1e-3, probe_every=1)
+    curvature = 1.0
+
+    def closure():
+        optimizer.zero_grad()
+        loss = curvature * (weight - 1).float().square().sum() / 2
+        loss.backward()
+        return loss
+
+    for _ in range(2):
+        optimizer.step(closure)
+    curvature = 1e5
+    with pytest.warns(UserWarning, match="not finite and was dropped"):
+        optimizer.step(closure)
+    torch.testing.assert_close(optimizer.diagonal(), [torch.ones(8)], rtol=1e-2, atol=0.0)

@@ -28,19 +28,19 @@ def _with(finals, task="mnist", spread=0.02):
     return records
 
 
-def _without(finals, task="mnist"):
-    """Figure 3's winners: three seeds of 1,000 epochs, the first of them on to 2,500."""
+def _without(finals, task="mnist", long=3):
+    """Figure 3's winners: three seeds of 1,000 epochs, some of them on to 2,500."""
     records = []
     for arm, final in finals.items():
         whole = falling(final, 101)
-        short = [made_up(ARMS, task, arm, whole[:41], seed, 1000) for seed in range(3)]
-        records += [*short, made_up(ARMS, task, arm, whole, 0, 2500)]
+        records += [made_up(ARMS, task, arm, whole[:41], seed, 1000) for seed in range(3)]
+        records += [made_up(ARMS, task, arm, whole, seed, 2500) for seed in range(long)]
     return records
 
 
 def _carried(finals, task="mnist"):
     """The same with seed 0 cut on its way and seed 1 at the end, as two runs on a GPU left it."""
-    records = _without(finals, task)
+    records = _without(finals, task, long=1)
     for run in [r for r in records if r["epochs"] == 2500]:
         records.append({**run, "seed": 1})
         cut_short(run, 6)
@@ -171,7 +171,8 @@ def test_s16_sets_rmsprop_with_momentum_beside_figure_3s_without(rmsprop, verdic
     judged = _judged(mixed, plain)["S16"]
     assert judged.verdict == verdict
     assert "2500 epochs" in judged.ours
-    assert judged.numbers["mnist"]["rmsprop"] == pytest.approx(1.1 / rmsprop["mnist"])
+    median = 1.02 * rmsprop["mnist"]
+    assert judged.numbers["mnist"]["rmsprop"] == pytest.approx(1.1 / median)
     assert judged.numbers["mnist"].keys() == PLAIN.keys()
 
 
@@ -193,6 +194,8 @@ def test_s16_asks_for_the_seeds_of_those_who_decide(rmsprop, verdict):
     assert _judged(kept, plain)["S16"].verdict == verdict
     others = [r for r in mixed if r["seed"] == 0 or r["method"] != "rmsprop"]
     assert _judged(others, plain)["S16"].verdict == "not yet run"
+    one_is_shared = [r for task in rmsprop for r in _without(WITHOUT, task, long=1)]
+    assert _judged(mixed, one_is_shared)["S16"].verdict == "not yet run"
 
 
 def test_s16_is_judged_at_the_last_epoch_that_both_reached():
@@ -202,7 +205,7 @@ def test_s16_is_judged_at_the_last_epoch_that_both_reached():
             cut_short(record, 20)
     judged = _judged(_with(AS_SAID), plain)["S16"]
     assert "2000 epochs" in judged.ours
-    expected = falling(1.1, 101)[80] / falling(0.9, 101)[80]
+    expected = falling(1.1, 101)[80] / falling(1.02 * 0.9, 101)[80]
     assert judged.numbers["mnist"]["rmsprop"] == pytest.approx(expected)
 
 

@@ -46,9 +46,6 @@ _AGREEMENT = 0.2
 _NOISE = 1.5
 _COARSER = (torch.float16, torch.bfloat16)
 _FINER = (1e-1, 1e-2)
-# At float64's step three gradients may have one length by chance (g orthogonal to H v), the rest
-# being of the order e^2: that clipping cannot be told there.
-_TELLING = 1e-3
 
 _NOT_FINITE = (
     "The gradient is not finite, so no finite curvature can be measured around this point. Check "
@@ -112,8 +109,7 @@ class ClosureHessian:
             refuse_accumulation(self._point.gradients, ahead, behind, self._earlier)
         lengths = self._length, length(ahead), length(behind)
         products = self._divided(ahead, behind, 2 * eps)
-        if relative > _TELLING:
-            refuse_clipping(*lengths, apart=2 * eps * norm(products))
+        refuse_clipping(*lengths, apart=2 * eps * norm(products))
         return products
 
     def _around(self, vectors: Sequence[Tensor], eps: float) -> tuple[Gradients, Gradients]:
@@ -182,6 +178,6 @@ class ClosureHessian:
 
 
 def _size(parameters: Sequence[Tensor]) -> float:
-    """Return the root mean square over all parameters; one where they are all zero or absent."""
+    """Return curvature.differences.parameter_size, over all shards."""
     size, count = norm(parameters), sum(p.numel() for p in parameters)
     return float(size / count**0.5) if size > 0 else 1.0

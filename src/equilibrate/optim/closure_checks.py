@@ -5,6 +5,7 @@ displaced points. Each check takes the gradients at the point, ahead and behind,
 none. A closure may clip at the point itself: its gradient there is then shorter than elsewhere.
 """
 
+import math
 from collections.abc import Sequence
 
 from torch import Tensor
@@ -16,6 +17,7 @@ Gradients = Sequence[Tensor | None]
 _REPEATS = 1e-2  # kernels that add in any order repeat to 1e-6 or so, another batch not at all
 _EXPLAINED = 0.5  # an earlier gradient explains the excess to e^2, or not at all
 _SAME_LENGTH = 1e-4  # of the difference: the cosine of g and H v, far larger unless g is clipped
+_TELLING = 1e-3  # more than 8 _SAME_LENGTH
 
 _NOT_REPEATABLE = (
     "The closure does not repeat itself: run twice at the same point it gave two gradients, so "
@@ -63,16 +65,22 @@ def refuse_accumulation(
     if length(before) >= (1 + _EXPLAINED) * size:
         return
     unexplained = norm([x if e is None else x - e for x, e in zip(excess, before, strict=True)])
+    if not unexplained < _EXPLAINED * size:
+        return
     mean = [None if a is None or b is None else (a + b) / 2 for a, b in _pairs(ahead, behind)]
-    if unexplained < _EXPLAINED * size and not _is_shorter(point, mean):
+    if not _is_shorter(point, mean):
         raise RuntimeError(_ACCUMULATES)
 
 
 def refuse_clipping(here: float, front: float, back: float, *, apart: float) -> None:
     """Raise where three gradients of these lengths are apart but of one length, as if clipped.
 
-    |g + e Hv| - |g - e Hv| is 2 e |Hv| cos(g, Hv), and |g| lies below their mean by a term in e^2.
+    With r = apart / |g|, |g + e Hv| - |g - e Hv| is r |g| cos(g, Hv), and |g| lies below their mean
+    by r^2 |g| / 8 at most. By chance the first may vanish, then the second tells; where r is too
+    small for that, clipping cannot be told.
     """
+    if not _TELLING * here < apart < math.inf:
+        return
     least = _SAME_LENGTH * apart
     if abs(front - back) < least and abs(here - (front + back) / 2) < least:
         raise RuntimeError(_CLIPS)

@@ -4,7 +4,7 @@ A run that was cut counts as far as it came: errors are then compared at the las
 them reached.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from equilibrate.paper.arm_drawing import TITLES
 from equilibrate.paper.arm_records import Arm, arms_of, error_at, told
@@ -77,8 +77,8 @@ def _mixes(tasks: Mapping[str, tuple[Arms, Arms]]) -> Judgement:
     rests_on = f"{evidence(found)}; without momentum: records of figure3"
     # Only where momentum helps everywhere do the others decide.
     deciding = {"rmsprop"} if len(helps) < len(gains) else set(PLAIN)
-    decisive = {t: {n: arm for n, arm in own.items() if n in deciding} for t, own in found.items()}
-    verdict, ours = with_seeds(decisive, verdict, said + correction)
+    counts = [n for two in tasks.values() for n in _seeds_compared(*two, deciding)]
+    verdict, ours = with_seeds(counts, verdict, said + correction)
     return Judgement("S16", verdict, ours, rests_on, gains)
 
 
@@ -118,6 +118,13 @@ def _at(epoch: float, *arms: Arm) -> list[Spread]:
         found.append({seed: error_at(record, epoch) for seed, record in over.items()})
     shared = set.intersection(*(set(errors) for errors in found))
     return [Spread.of([errors[seed] for seed in sorted(shared)]) for errors in found]
+
+
+def _seeds_compared(mixed: Arms, plain: Arms, deciding: Collection[str]) -> list[int]:
+    """Return over how many seeds each of these methods was compared."""
+    epoch = _shared(mixed, plain)
+    pairs = [(mixed[n], plain[PLAIN[n]]) for n in deciding if n in mixed and PLAIN[n] in plain]
+    return [_at(epoch, *pair)[0].seeds for pair in pairs]
 
 
 def _gains_told(task: str, mixed: Arms, plain: Arms, gains: Mapping[str, float]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from equilibrate.paper.arm_drawing import TITLES
 from equilibrate.paper.arm_records import Arm, ahead, error_at, numbers_of, told
 from equilibrate.paper.figure import Judgement, Verdict
-from equilibrate.paper.momentum_seeds import Arms, came, evidence, with_seeds
+from equilibrate.paper.momentum_seeds import Arms, came, evidence, seeds_of, with_seeds
 
 RECORD = 0.73  # NAG's training error on MNIST after 750,000 updates, Sutskever et al. 2013
 AIM = 0.60  # about K-FAC's, which took far larger batches
@@ -74,8 +74,9 @@ def _judged(best: Mapping[str, Arms], said: list[str]) -> tuple[Verdict, str]:
         text = [*said, _corrected(unbeaten), *_with_one_seed(best)]
         return "holds with a correction", "; ".join(text)
     if unbeaten := _unbeaten(best):
-        return with_seeds(best, "holds with a correction", "; ".join([*said, _corrected(unbeaten)]))
-    return with_seeds(best, "holds", "; ".join(said))
+        corrected = "; ".join([*said, _corrected(unbeaten)])
+        return with_seeds(seeds_of(best), "holds with a correction", corrected)
+    return with_seeds(seeds_of(best), "holds", "; ".join(said))
 
 
 def _with_one_seed(best: Mapping[str, Arms]) -> list[str]:
