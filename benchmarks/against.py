@@ -92,7 +92,9 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=None, help="all, if not given")
     parser.add_argument("--seconds", type=float, default=30.0, help="for each model")
     parser.add_argument("--clock", default="wall", choices=list(CLOCKS))
-    parser.add_argument("--small", action="store_true", help="the small models, also on a GPU")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--small", action="store_true", help="the small models, also on a GPU")
+    size.add_argument("--full", action="store_true", help="the large models, also on a CPU")
     parser.add_argument("--out", type=Path, default=Path("out/speed"))
     given = parser.parse_args()
     device = torch.device(given.device)
@@ -101,7 +103,7 @@ def main() -> None:
     chosen = RIVALS + (CAPTURED if device.type == "cuda" else [])
     rivals = [r for r in chosen if given.methods is None or r.name in given.methods]
     slow = [r for r in SLOW if given.methods is None or r.name in given.methods]
-    small = given.small or device.type == "cpu"
+    small = given.small or (device.type == "cpu" and not given.full)
     for model in given.models:
         measure(model, rivals, device, small, given.seconds, path, given.clock)
         _forget(device)

@@ -11,7 +11,7 @@ import argparse
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from benchmarks.models import MODELS, Problem
@@ -39,8 +39,8 @@ class Gradients:
 
 def apart(first: Sequence[Tensor], second: Sequence[Tensor]) -> float:
     """Return |first - second| / |second| over all tensors."""
-    change = nn.utils.parameters_to_vector(first) - nn.utils.parameters_to_vector(second)
-    return float(change.norm() / nn.utils.parameters_to_vector(second).norm())
+    one, other = (torch.cat([t.reshape(-1) for t in tensors]) for tensors in (first, second))
+    return float((one - other).norm() / other.norm())
 
 
 def measure(model: str, relative: Sequence[float]) -> list[str]:

@@ -24,11 +24,12 @@ def latest(found: list[Record], *keys: str) -> list[Record]:
 
 
 def against(found: list[Record]) -> str:
-    """Return one Markdown table for each model: every method's iteration over SGD's."""
-    found = latest([r for r in found if r["benchmark"] == "against"], "model", "kind", "method")
+    """Return one Markdown table for each model and size: every method's iteration over SGD's."""
+    kept = [r for r in found if r["benchmark"] == "against"]
+    kept = latest(kept, "model", "small", "kind", "method")
     tables = []
-    for model in dict.fromkeys(r["model"] for r in found):
-        rows = [r for r in found if r["model"] == model]
+    for model in dict.fromkeys((r["model"], r["small"]) for r in kept):
+        rows = [r for r in kept if (r["model"], r["small"]) == model]
         tables.append(_caption(rows) + "\n\n" + _against_one(rows))
     return "\n\n".join(tables)
 
