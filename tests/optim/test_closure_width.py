@@ -52,6 +52,23 @@ def test_a_gradient_that_turns_fast_is_measured_with_a_finer_step():
     torch.testing.assert_close(*diagonals, rtol=turned**2 / 6, atol=rounded * 2500**2)
 
 
+def test_the_width_is_kept_until_it_is_taken_away():
+    """The sines of above, slow at first: fast ones are noise at the width that was chosen."""
+    turns = torch.linspace(1.0, 2.5, 40)
+    point = torch.linspace(-1.5, 1.5, 40, requires_grad=True)
+    optimizer = ESGD([point], lr=0.0, warmup_probes=1, probe_every=1)
+    (group,) = optimizer.param_groups
+    closure = closure_of(optimizer, lambda: torch.cos(turns * point).sum())
+    optimizer.step(closure)
+    assert group["difference_step"] == (own := relative_step(torch.float32))
+    turns *= 1000
+    optimizer.step(closure)
+    assert group["difference_step"] == own
+    group["difference_step"] = None
+    optimizer.step(closure)
+    assert group["difference_step"] == pytest.approx(own / 100)
+
+
 def test_products_that_vanish_at_finer_steps_are_not_taken_for_the_curvature():
     """Computed in bfloat16 no parameter moves there, so that every product is zero."""
     turns = torch.linspace(1000.0, 2500.0, 40)
