@@ -9,7 +9,7 @@ the start, a momentum that rises to 0.99, a memory of 2,000 steps; on the networ
 updates, as in `benchmarks.strong_damping`, whose NAG and ESGD are the best of a search. And the
 same with larger momenta, with and without the floor under the mean of D (`mean_floor`); `--nag`
 trains NAG with these momenta, at the best learning rate of its search and at half of it, or at
-those of `--rates`.
+those of `--rates`. `--problems mnist-linear curves-like-linear` have a linear code layer.
 """
 
 import argparse
@@ -33,7 +33,12 @@ from equilibrate.study.trial import Trial
 DAMPED = {"damping": 0.5, "damping_kind": "initial", "momentum": 0.99, "nesterov": True}
 SCHEDULES = {"lr_schedule": "cosine", "momentum_schedule": "sutskever"}
 FOLDER, CHANGED = "{}-recipe", "{}-recipe-changed"
-NAG_RATES = {"mnist": (0.06, 0.03), "curves-like": (0.12, 0.06)}
+NAG_RATES = {
+    "mnist": (0.06, 0.03),
+    "curves-like": (0.12, 0.06),
+    "mnist-linear": (0.12, 0.06, 0.03),  # of the sigmoid codes, with the third rate tried there
+    "curves-like-linear": (0.24, 0.12, 0.06),
+}
 
 
 def edge(problem: Problem) -> float:
