@@ -17,6 +17,7 @@ from equilibrate.study.problem import Problem
 from equilibrate.study.problems import AUTOENCODERS, BUILT_IN, small_curves
 
 PAIRS = [(name, f"{name}-linear") for name in ("mnist", "curves-like", "curves")]
+SMALL_PAIRS = [(f"{name}-14", f"{name}-linear-14") for name in ("mnist", "curves-like")]
 
 
 @pytest.fixture(scope="session")
@@ -57,7 +58,7 @@ def test_objective_error_and_batch_are_the_paper_s(name: str) -> None:
     assert problem.batch_size == 200
 
 
-@pytest.mark.parametrize(("paper", "martens"), PAIRS)
+@pytest.mark.parametrize(("paper", "martens"), PAIRS + SMALL_PAIRS)
 def test_the_variants_differ_by_the_sigmoid_of_the_code_alone(paper: str, martens: str) -> None:
     networks = [BUILT_IN[name](None).network(3) for name in (paper, martens)]
     sigmoids = [repr(network).count("Sigmoid") for network in networks]
