@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.storages import Storages
+from equilibrate.monitor.storages import Storages
 from equilibrate.study.provenance import commit
 
 

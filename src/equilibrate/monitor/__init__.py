@@ -1,5 +1,6 @@
 """What a person watches while training: diagonals, their errors, sharpness, layer by layer."""
 
+from equilibrate.monitor.compare_probes import ComparedProbes, Way, compare_probes
 from equilibrate.monitor.interval import Interval
 from equilibrate.monitor.learning_rate import SuggestedRate, suggest_learning_rate
 from equilibrate.monitor.monitor import Monitor
@@ -8,6 +9,7 @@ from equilibrate.monitor.sinks import JSONLines, TensorBoard, numbers
 from equilibrate.monitor.spectrum import Spectrum, spectrum
 
 __all__ = [
+    "ComparedProbes",
     "Interval",
     "JSONLines",
     "Monitor",
@@ -15,6 +17,8 @@ __all__ = [
     "Spectrum",
     "SuggestedRate",
     "TensorBoard",
+    "Way",
+    "compare_probes",
     "numbers",
     "spectrum",
     "suggest_learning_rate",

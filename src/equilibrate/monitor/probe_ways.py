@@ -1,0 +1,124 @@
+"""The ways to probe, as iterations that leave a model as it was; what `compare_probes` runs."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from equilibrate.attention import math_attention
+from equilibrate.optim import ESGD
+from equilibrate.optim.restoring import random_state, set_random_state, set_values
+
+Loss = Callable[[], Tensor]
+Iteration = Callable[[], object]
+
+PROBE = "probe(loss)"
+SHARED = "probe(loss, backward=True)"
+CLOSURE = "step(closure)"
+ORDINARY = "no probe"
+
+_NEVER = 2**31
+
+
+class Ways:
+    """One iteration of each kind, each with an ESGD of its own, whose learning rate is zero.
+
+    All draw the same vectors, so that their diagonals, |H v| after one probe, can be compared.
+    """
+
+    def __init__(self, parameters: Sequence[Tensor], loss: Loss, seed: int) -> None:
+        self._parameters, self._loss, self._seed = list(parameters), loss, seed
+        self._start = random_state(parameters)
+        self.optimizers = {name: self._optimizer() for name in (PROBE, SHARED, CLOSURE)}
+        self.optimizers[ORDINARY] = self._optimizer(_NEVER)
+        self._give_diagonal(self.optimizers[ORDINARY])
+
+    def run(self, way: str) -> None:
+        """Run one iteration, from the same random state every time."""
+        set_random_state(self._start)
+        optimizer = self.optimizers[way]
+        if way == CLOSURE:
+            self._by_closure(optimizer)
+        else:
+            self._by_loss(optimizer, shared=way == SHARED)
+        optimizer.zero_grad()
+
+    def gradient(self) -> None:
+        """Run the two passes alone."""
+        set_random_state(self._start)
+        self._loss().backward()  # type: ignore[no-untyped-call]
+        for parameter in self._parameters:
+            parameter.grad = None
+
+    def products(self, way: str) -> list[Tensor]:
+        """Return |H v| of the vector that a new optimizer draws first."""
+        self.optimizers[way] = self._optimizer()
+        self.run(way)
+        return self.optimizers[way].diagonal()
+
+    def coarser(self) -> list[Tensor]:
+        """Return |H v| by differences over twice the width that was chosen."""
+        width = self.optimizers[CLOSURE].param_groups[0]["difference_step"]
+        self.optimizers[CLOSURE] = self._optimizer()
+        self.optimizers[CLOSURE].param_groups[0]["difference_step"] = 2 * width
+        self.run(CLOSURE)
+        found = self.optimizers[CLOSURE].diagonal()
+        self.optimizers[CLOSURE].param_groups[0]["difference_step"] = width
+        return found
+
+    def _optimizer(self, every: int = 1) -> ESGD:
+        alone = {"warmup_probes": 1, "seed": self._seed, "process_group": False}
+        return ESGD(self._parameters, lr=0.0, probe_every=every, **alone)  # type: ignore[arg-type]
+
+    def _give_diagonal(self, optimizer: ESGD) -> None:
+        """Let an optimizer step without having probed."""
+        ones = [torch.ones_like(p) for p in self._parameters]
+        optimizer.observe(ones, ones)
+        self._loss().backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        optimizer.zero_grad()
+
+    def _by_loss(self, optimizer: ESGD, *, shared: bool) -> None:
+        with math_attention(optimizer):
+            loss = self._loss()
+        if shared:
+            optimizer.probe(loss, backward=True)
+        else:
+            optimizer.probe(loss)
+            loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+    def _by_closure(self, optimizer: ESGD) -> None:
+        def closure() -> float:
+            optimizer.zero_grad()
+            loss = self._loss()
+            loss.backward()  # type: ignore[no-untyped-call]
+            return float(loss.detach())
+
+        optimizer.step(closure)
+
+
+@contextmanager
+def unchanged(model: nn.Module) -> Iterator[None]:
+    """Put back whatever iterations change: values, gradients, buffers, random state."""
+    parameters = list(model.parameters())
+    gradients, state = [p.grad for p in parameters], random_state(parameters)
+    values = [p.detach().clone() for p in parameters]
+    kept = [
+        (m, name, b) for m in model.modules() for name, b in m._buffers.items() if b is not None
+    ]
+    for module, name, buffer in kept:
+        module._buffers[name] = buffer.clone()  # the copies are written to
+    for parameter in parameters:
+        parameter.grad = None
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            set_values(parameters, values)
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient
+        for module, name, buffer in kept:
+            module._buffers[name] = buffer
+        set_random_state(state)
