@@ -79,7 +79,7 @@ class ESGD(RowColumn):
             the learning rate too if it is a tensor, are read from the device.
         scaling: "row": D holds the row norms of H, as in the paper. "row-column": D is such that
             rows and columns of D^-1/2 H D^-1/2 have norm one, at the same cost; for parameters
-            in units that differ by decades (docs/when-to-use.md). One for all groups.
+            in units that differ by decades (docs/fight.md). One for all groups.
         seed: of the probe vectors; torch's own generators are never read or moved.
         process_group: the ranks that train this model together: None for all of them, where
             torch.distributed is initialised, a group for some, False where each has a model of
