@@ -4,8 +4,16 @@ import math
 
 import pytest
 import torch
+from torch import nn
 
-from equilibrate import difference_product, draw, function_product, hessian, loss_product
+from equilibrate import (
+    difference_product,
+    draw,
+    estimate_equilibration,
+    function_product,
+    hessian,
+    loss_product,
+)
 from equilibrate.curvature import LossHessian, split_like
 from equilibrate.curvature.differences import default_step, relative_step
 from tests.cases import LOGISTIC, NETWORK, Case, logistic_hessian
@@ -175,6 +183,27 @@ def test_a_loss_that_is_not_live_and_scalar_is_refused(name):
     weight = torch.ones(2, requires_grad=True)
     with pytest.raises(error, match=words):
         LossHessian(make(weight), [weight])
+
+
+def _estimated(loss, parameters):
+    return estimate_equilibration(lambda v: v, parameters, probes=2)
+
+
+@pytest.mark.parametrize("entry", [LossHessian, hessian, _estimated])
+def test_parameters_that_are_a_model_or_used_up_are_refused(entry):
+    model = nn.Linear(2, 1)
+    once = model.parameters()
+    list(once)
+    with pytest.raises(ValueError, match="make a list of it once"):
+        entry(model(torch.ones(2)).square().sum(), once)
+    with pytest.raises(TypeError, match=r"list\(model\.parameters\(\)\)"):
+        entry(model(torch.ones(2)).square().sum(), model)
+
+
+def test_a_dense_hessian_takes_a_generator():
+    model = nn.Linear(2, 1, bias=False)
+    found = hessian(model(torch.ones(2)).square().sum(), model.parameters())
+    assert found.tolist() == [[2, 2], [2, 2]]
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])

@@ -70,6 +70,16 @@ def test_without_it_the_error_names_it():
         ESGD(model.parameters()).probe(value)
 
 
+def test_an_optimizer_that_never_probes_is_refused():
+    layer = nn.Linear(2, 1)
+    other = torch.optim.AdamW(layer.parameters())
+    with (
+        pytest.raises(TypeError, match=r"AdamW never probes.*SDPBackend\.MATH"),
+        math_attention(other),
+    ):
+        pass
+
+
 def test_a_parameter_not_measured_yet_keeps_the_slow_kernel():
     """Any pass may be the first to reach it, and is then measured."""
     model, loss = _problem()

@@ -1,6 +1,9 @@
-"""What a loss must be to have a Hessian, with errors that say what to do."""
+"""What a loss and its parameters must be to have a Hessian, with errors that say what to do."""
+
+from collections.abc import Iterable
 
 from torch import Tensor
+from torch.nn import Module
 
 
 def check_loss(loss: Tensor) -> None:
@@ -31,3 +34,22 @@ def check_loss(loss: Tensor) -> None:
             "outside torch.no_grad() and pass the tensor itself, not loss.item() or "
             "loss.detach()."
         )
+
+
+def listed(parameters: Iterable[Tensor]) -> list[Tensor]:
+    """Return the parameters as a list, which may not be empty.
+
+    Example:
+        >>> import torch
+        >>> len(listed(torch.nn.Linear(2, 1).parameters()))
+        2
+    """
+    if isinstance(parameters, Module):
+        raise TypeError("Pass the parameters, not the model: list(model.parameters()).")
+    found = list(parameters)
+    if not found:
+        raise ValueError(
+            "There are no parameters. A generator, such as model.parameters(), is empty after its "
+            "first use: make a list of it once."
+        )
+    return found

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from equilibrate.curvature.checks import listed
+
 
 def hessian(loss: Tensor, parameters: Sequence[Tensor]) -> Tensor:
     """Return the N x N Hessian of a live scalar loss, row by row, over all N parameter elements.
@@ -18,8 +20,9 @@ def hessian(loss: Tensor, parameters: Sequence[Tensor]) -> Tensor:
         tensor([[4., 2.],
                 [2., 0.]])
     """
+    parameters = listed(parameters)
     gradients = torch.autograd.grad(
-        loss, list(parameters), create_graph=True, allow_unused=True, materialize_grads=True
+        loss, parameters, create_graph=True, allow_unused=True, materialize_grads=True
     )
     elements = torch.cat([g.reshape(-1) for g in gradients])
     return torch.stack([_row(element, parameters) for element in elements])
@@ -30,7 +33,7 @@ def _row(element: Tensor, parameters: Sequence[Tensor]) -> Tensor:
     if not element.requires_grad:
         return torch.cat([torch.zeros_like(p).reshape(-1) for p in parameters])
     row = torch.autograd.grad(
-        element, list(parameters), retain_graph=True, allow_unused=True, materialize_grads=True
+        element, parameters, retain_graph=True, allow_unused=True, materialize_grads=True
     )
     return torch.cat([r.reshape(-1) for r in row])
 

@@ -4,8 +4,7 @@ The Hessian is never formed. Two exact ways are here, the third (differences of 
 models without second derivatives) is in `differences.py`.
 
 - A *live loss* has its graph still attached: differentiate g . v once more (double backward). This
-is
-  what `ESGD.probe` does; the loss can still be backpropagated afterwards.
+  is what `ESGD.probe` does; the loss can still be backpropagated afterwards.
 - A *function* of parameters is differentiated forward over reverse, Pearlmutter's R-operator, which
   is what section 4 of the paper means by "the R-operator". It can be put under `torch.func.vmap`.
 """
@@ -16,7 +15,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from equilibrate.curvature.checks import check_loss
+from equilibrate.curvature.checks import check_loss, listed
 from equilibrate.curvature.graph import (
     Nodes,
     nodes,
@@ -52,7 +51,7 @@ class LossHessian:
     ) -> None:
         """Build the gradient's graph; `graph` are the loss's `nodes`, where they are known."""
         check_loss(loss)
-        self.parameters = list(parameters)
+        self.parameters = listed(parameters)
         self.scale = scale
         found = nodes(loss) if graph is None else graph
         self._models = parallel_models(found)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from equilibrate.curvature import Distribution, draw
+from equilibrate.curvature.checks import listed
 from equilibrate.curvature.estimate import Estimate, HessianOperator
 
 
@@ -86,7 +87,7 @@ def _mean(
     """
     if probes < 2:
         raise ValueError(f"probes must be at least 2 to give a standard error, got {probes}")
-    like = [p.detach() for p in parameters]
+    like = [p.detach() for p in listed(parameters)]
     mean = [torch.zeros_like(p, dtype=torch.promote_types(p.dtype, torch.float32)) for p in like]
     squares = [torch.zeros_like(m) for m in mean]
     unit = [torch.full_like(m, torch.finfo(m.dtype).tiny) for m in mean]
