@@ -30,9 +30,10 @@ def math_attention(optimizer: CurvatureOptimizer) -> Iterator[None]:
     """
     if not hasattr(optimizer, "probe_due"):
         raise TypeError(
-            f"math_attention asks ESGD or JacobiSGD when a probe is due; {type(optimizer).__name__} "
-            "never probes. To choose the kernel for every pass, as a Monitor of another optimizer "
-            "needs: with torch.nn.attention.sdpa_kernel(SDPBackend.MATH): ..."
+            "math_attention asks ESGD or JacobiSGD when a probe is due; "
+            f"{type(optimizer).__name__} never probes. To choose the kernel for every pass, as a "
+            "Monitor of another optimizer needs: with "
+            "torch.nn.attention.sdpa_kernel(SDPBackend.MATH): ..."
         )
     twice = optimizer.probe_due or optimizer._unmeasured()
     with sdpa_kernel(SDPBackend.MATH) if twice else nullcontext():

@@ -154,6 +154,34 @@ def test_s17_compares_runs_that_were_cut_at_the_last_epoch_of_all():
     assert judged.verdict == "holds with a correction"
 
 
+def test_s17_is_not_judged_by_how_far_a_third_one_came():
+    """ESGD is behind Adam in the middle and ahead at the end; Jacobi was cut in the middle."""
+    records = _with(AS_SAID)
+    for record in records:
+        if record["epochs"] == 2500 and record["method"] == "esgd":
+            record["curve"]["error"][10:90] = [2 * e for e in record["curve"]["error"][10:90]]
+        if record["epochs"] == 2500 and record["method"] == "jacobi":
+            cut_short(record, 50)
+    assert _judged(records)["S17"].verdict == "holds"
+    for record in records:
+        if record["epochs"] == 2500 and record["method"] == "adam":
+            cut_short(record, 50)
+    judged = _judged(records)["S17"]
+    assert judged.verdict == "holds with a correction"
+    assert "Adam is lower" in judged.ours
+
+
+def test_s17_where_every_longest_run_diverged():
+    """On CURVES-like; Adam and ESGD trained to the first rung alone."""
+    failed = _with(AS_SAID, "curves-like")
+    for record in failed:
+        if record["epochs"] == 2500:
+            record["status"] = "diverged"
+    judged = _judged([*_with(AS_SAID), *failed])["S17"]
+    assert judged.verdict == "holds with a correction"
+    assert "CURVES-like (not CURVES), all diverged: " in judged.ours
+
+
 @pytest.mark.parametrize(
     ("rmsprop", "verdict"),
     [

@@ -2,9 +2,11 @@
 
 NAG's published record must be reached on MNIST, and the rivals beaten on every task. Every method
 is taken from the study where it ends lowest. A run that was cut counts as far as it came: errors
-are then compared at the last epoch that all of them reached.
+are then told at the last epoch that all of them reached, and those of ESGD and of one rival compared
+at the last that these two reached.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 
 from equilibrate.paper.arm_drawing import TITLES
@@ -106,10 +108,10 @@ def _unbeaten(best: Mapping[str, Arms]) -> dict[str, list[str]]:
 
 
 def _in_front(arms: Arms) -> list[str]:
-    epoch = _common(arms)
-    ours, found = arms["esgd"].error(epoch), []
+    own, found = arms["esgd"], []
     for rival in (arms[name] for name in RIVALS if name in arms):
-        theirs = rival.error(epoch)
+        epoch = _common([own, rival])
+        ours, theirs = own.error(epoch), rival.error(epoch)
         if not ahead(ours, theirs):
             lower = theirs.median < ours.median
             found.append(f"{rival.label} {'is lower' if lower else 'is within the seeds'}")
@@ -121,18 +123,22 @@ def _corrected(unbeaten: Mapping[str, list[str]]) -> str:
     return f"Correction: the record of 2013 is reached; {where}"
 
 
-def _common(arms: Arms) -> float:
-    """Return the last epoch that all seeds of all arms reached, but those that diverged."""
-    records = [r for arm in arms.values() for r in arm.seeds if r["status"] != "diverged"]
-    return float(min(map(came, records)))
+def _common(arms: Iterable[Arm]) -> float:
+    """Return the last epoch that all seeds of all arms reached, but those that diverged.
+
+    Infinite where all of them did.
+    """
+    records = [r for arm in arms for r in arm.seeds if r["status"] != "diverged"]
+    return float(min(map(came, records), default=math.inf))
 
 
 def _told(task: str, arms: Arms, first: int, how: str) -> str:
-    epoch, per_epoch = _common(arms), next(iter(arms.values())).updates_per_epoch
+    epoch, per_epoch = _common(arms.values()), next(iter(arms.values())).updates_per_epoch
     ends = ", ".join(f"{arm.label} {told(arm.error(epoch))}" for arm in arms.values())
     early = {name: min(error_at(r, first) for r in arm.searched) for name, arm in arms.items()}
     starts = ", ".join(f"{arms[name].label} {error:.3g}" for name, error in early.items())
-    text = f"{TITLES[task]}{how}, {epoch * per_epoch:,.0f} updates: {ends}"
+    when = f"{epoch * per_epoch:,.0f} updates" if epoch < math.inf else "all diverged"
+    text = f"{TITLES[task]}{how}, {when}: {ends}"
     ours = task in MNIST and "esgd" in arms
     if ours:
         text += f" (published NAG {RECORD}; aim {AIM:.2f}"
