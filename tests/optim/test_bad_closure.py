@@ -89,3 +89,58 @@ def test_an_error_inside_the_closure_at_a_displaced_point_leaves_no_trace(run, s
     with unchanged(optimizer), pytest.raises(KeyError):
         optimizer.step(failing)
     assert not optimizer.measuring
+
+
+def _parabola(value: float, earlier: float) -> tuple[Tensor, ESGD]:
+    weight = torch.full((1,), value, dtype=DOUBLE, requires_grad=True)
+    weight.grad = torch.full((1,), earlier, dtype=DOUBLE)
+    return weight, ESGD([weight], lr=0.0, warmup_probes=1)
+
+
+def test_a_clipped_gradient_that_an_earlier_one_explains_is_not_taken_for_accumulation():
+    """Clipped from 2 to 1 after an overshoot: what is missing is just the last step's gradient."""
+    weight, optimizer = _parabola(2.0, earlier=-1.0)
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = weight.square().sum() / 2
+        loss.backward()
+        if not optimizer.measuring:
+            torch.nn.utils.clip_grad_norm_([weight], 1.0)
+        return loss
+
+    optimizer.step(closure)
+    torch.testing.assert_close(
+        optimizer.diagonal()[0], torch.ones(1, dtype=DOUBLE), rtol=1e-6, atol=0
+    )
+
+
+def test_accumulation_onto_an_opposite_gradient_is_refused():
+    """The sum is minus twice the closure's own gradient: no clipping turns a gradient around."""
+    weight, optimizer = _parabola(2.0, earlier=-6.0)
+
+    def accumulating() -> Tensor:
+        loss = weight.square().sum() / 2
+        loss.backward()
+        return loss
+
+    with unchanged(optimizer), pytest.raises(RuntimeError, match=r"zero_grad\(\)"):
+        optimizer.step(accumulating)
+
+
+@pytest.mark.parametrize("kept", ["one buffer", "an expanded scalar"])
+def test_gradients_that_the_closure_keeps_are_those_of_the_point_again(kept):
+    """As a bucket of DDP, written in every pass; or one number for all elements."""
+    weight = torch.full((3,), 2.0, requires_grad=True)
+    optimizer = ESGD([weight], lr=0.0, warmup_probes=1)
+    buffer = torch.zeros(3)
+
+    def closure() -> Tensor:
+        loss = weight.sum() ** 2 / 2
+        (gradient,) = torch.autograd.grad(loss, weight)
+        same = kept == "one buffer"
+        weight.grad = buffer.copy_(gradient) if same else gradient[:1].expand(3)
+        return loss
+
+    optimizer.step(closure)
+    assert weight.grad.tolist() == [6.0, 6.0, 6.0]

@@ -9,13 +9,13 @@ from tests.cases import DOUBLE, NETWORK
 from tests.optim.closures import closure_of, regression
 
 
-def _clipping_closure(optimizer, parameters, loss, when):
+def _clipping_closure(optimizer, parameters, loss, when, most=0.01):
     def closure():
         optimizer.zero_grad()
         value = loss()
         value.backward()
         if when == "always" or not optimizer.measuring:
-            torch.nn.utils.clip_grad_norm_(parameters, 0.01)
+            torch.nn.utils.clip_grad_norm_(parameters, most)
         return value
 
     return closure
@@ -81,3 +81,73 @@ def test_a_long_gradient_on_weak_curvature_is_not_taken_for_a_clipped_one(size, 
 
         optimizer.step(closure_of(optimizer, loss))
         assert optimizer.state[weight]["probes"] == 20
+
+
+# Slope and weak curvature: r = apart / |g| is known. A length's rounding grows with the elements;
+# a half precision's is told only where r is some 0.6: rounding is 2.5 eps of bfloat16.
+CLIPPED = {
+    "float64, few": (DOUBLE, 10, 1.0),
+    "float64, weak curvature": (DOUBLE, 1000, 0.1),
+    "float32, few": (torch.float32, 10, 1.0),
+    "float32, weak curvature": (torch.float32, 1000, 0.1),
+    "float32, many": (torch.float32, 100_000, 0.3),
+    "float32, very many": (torch.float32, 3_000_000, 1.0),
+    "float16": (torch.float16, 1000, 3.0),
+    "bfloat16": (torch.bfloat16, 1000, 6.0),
+}
+
+
+def _sloped(dtype, size, curvature):
+    torch.manual_seed(0)
+    slope, scale = torch.randn(size, dtype=dtype), curvature * torch.rand(size, dtype=dtype)
+    weight = torch.randn(size, dtype=dtype).requires_grad_()
+    optimizer = ESGD([weight], lr=0.0, warmup_probes=1)
+    return optimizer, weight, lambda: (slope * weight + scale * weight**2 / 2).sum()
+
+
+@pytest.mark.parametrize("name", CLIPPED)
+@pytest.mark.parametrize("most", [0.01, 1.0])
+def test_clipping_is_seen_in_every_dtype_and_size(name, most):
+    optimizer, weight, loss = _sloped(*CLIPPED[name])
+    closure = _clipping_closure(optimizer, [weight], loss, "always", most)
+    with pytest.raises(RuntimeError, match="clips its gradients"):
+        optimizer.step(closure)
+
+
+@pytest.mark.parametrize("name", CLIPPED)
+def test_the_same_without_clipping_trains(name):
+    optimizer, weight, loss = _sloped(*CLIPPED[name])
+    optimizer.step(closure_of(optimizer, loss))
+    assert optimizer.state[weight]["probes"] == 1
+
+
+def test_too_weak_a_curvature_tells_nothing_of_clipping():
+    """At a tenth of the parameters' size, the farthest asked for, r is 1.2e-3 and less."""
+    optimizer, weight, loss = _sloped(torch.float32, 1000, 0.01)
+    optimizer.step(_clipping_closure(optimizer, [weight], loss, "always"))
+    assert optimizer.state[weight]["probes"] == 1
+
+
+@pytest.mark.parametrize("size", [1000, 1_000_000])
+def test_lengths_that_are_equal_by_chance_are_not_taken_for_clipped_ones(size):
+    """Of a million sines any two gradients have nearly one length, at every step."""
+    for seed in range(3):
+        torch.manual_seed(seed)
+        turns, point = torch.empty(size).uniform_(1000, 2500), 3 * torch.rand(size) - 1.5
+        point.requires_grad_()
+        optimizer = ESGD([point], lr=0.0, warmup_probes=1, seed=seed)
+
+        def loss(point=point, turns=turns):
+            return torch.cos(turns * point).sum()
+
+        optimizer.step(closure_of(optimizer, loss))
+        assert optimizer.state[point]["probes"] == 1
+
+
+@pytest.mark.parametrize("here", [0.0, 1e-310, 1e-30, 1e-6, 1e-3])
+def test_gradients_around_a_minimum_are_not_taken_for_clipped_ones(here):
+    """Ahead and behind they are of one length, on both sides; at the point there is hardly any."""
+    weight = (1 + torch.full((8,), here, dtype=DOUBLE)).requires_grad_()
+    optimizer = ESGD([weight], lr=1e-3, warmup_probes=1)
+    optimizer.step(closure_of(optimizer, lambda: (weight - 1).square().sum() / 2))
+    assert optimizer.state[weight]["probes"] == 1

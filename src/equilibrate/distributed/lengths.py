@@ -27,7 +27,9 @@ def inner(first: Sequence[Tensor], second: Sequence[Tensor]) -> float:
 
 
 def norm(tensors: Sequence[Tensor]) -> float:
-    """Return sqrt(inner(tensors, tensors)), without long copies; devices are waited for once.
+    """Return sqrt(inner(tensors, tensors)); devices are waited for once.
+
+    Nothing long is copied, but on a CPU tensors that are not contiguous.
 
     Example:
         >>> norm([torch.tensor([3.0, 4.0]), torch.tensor(12.0)])

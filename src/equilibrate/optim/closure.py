@@ -17,12 +17,8 @@ from torch import Tensor
 from equilibrate.curvature.differences import relative_step
 from equilibrate.distributed import local, norm
 from equilibrate.optim.arguments import check_layouts
-from equilibrate.optim.closure_checks import (
-    length,
-    refuse_accumulation,
-    refuse_clipping,
-    require_repeatable,
-)
+from equilibrate.optim.clipping import CLIPS, Lengths, rounding
+from equilibrate.optim.closure_checks import length, refuse_accumulation, require_repeatable
 from equilibrate.optim.restoring import (
     Point,
     RandomState,
@@ -41,11 +37,13 @@ Gradients = Sequence[Tensor | None]
 # difference is about the error at e. A float32 parameter may be computed with in bfloat16
 # (autocast), which cannot be seen from here and makes a float32 step mostly noise; a coarser step
 # then agrees better and is taken. Independent noise differs by 2.2. Where the gradient turns faster
-# than the parameters' size tells (sine layers) all of these are noise, and a finer step may agree.
+# than the parameters' size tells (sine layers), or a step of ReLU crosses kinks, these steps do not
+# agree, and a finer one may.
 _AGREEMENT = 0.2
 _NOISE = 1.5
 _COARSER = (torch.float16, torch.bfloat16)
 _FINER = (1e-1, 1e-2)
+_FARTHEST = 0.1  # at which a loss may still be asked for, to see whether it is clipped
 
 _NOT_FINITE = (
     "The gradient is not finite, so no finite curvature can be measured around this point. Check "
@@ -56,10 +54,19 @@ _ONLY_NOISE = (
     "they are mostly rounding noise. Compute in a higher precision, or call optimizer.probe(loss) "
     "on the live loss instead."
 )
-_DEPENDS_ON_THE_STEP = (
+_DEPENDS = (
     "The curvature measured by differences of gradients depends on the step size (by {:.0%} when "
     "it is doubled). Piecewise linear activations such as ReLU do that: the kinks crossed by the "
-    "step count as curvature. Where second derivatives can be had, call optimizer.probe(loss)."
+    "step count as curvature. So do gradients that turn within the finest step tried. Where second "
+    "derivatives can be had, call optimizer.probe(loss); else set param_group['difference_step'] "
+    "to a step that you trust, in units of the parameters' size."
+)
+_FINER_STEP = (
+    "The curvature measured by differences of gradients depends on the step size (by {:.0%} when "
+    "it is doubled), but for a finer step than suits the precision, {:.1e} of the parameters' "
+    "size, which is taken. That is right for gradients that turn fast. Kinks, such as those of "
+    "ReLU, are met seldom by so short a step, and count the more then: where second derivatives "
+    "can be had, call optimizer.probe(loss)."
 )
 
 
@@ -90,27 +97,44 @@ class ClosureHessian:
         self._start = start
         self._earlier = earlier
         self._size = _size(parameters)
+        self._own = max(relative_step(p.dtype) for p in parameters)
         self._length = length(point.gradients)
+        there = [g for g in point.gradients if g is not None]
+        self._rounding = rounding({g.dtype for g in there}, sum(g.numel() for g in there))
         self.relative = relative
         self.present = [True] * len(parameters)
 
     def __call__(self, vectors: Sequence[Tensor], wanted: Sequence[int]) -> list[Tensor]:
         """Return H v at the wanted positions; the first call also chooses and checks the step."""
+        first = self.relative is None
         if self.relative is None:
             self.relative = self._choose(vectors)
-        products = self._product(vectors, self.relative)
+        products, lengths = self._product(vectors, self.relative)
+        if lengths.equal(self._rounding):
+            self._refuse_clipping(vectors, self.relative)
+        elif first and (
+            farther := lengths.wider(self._rounding, self.relative, max(_FARTHEST, 2 * self._own))
+        ):
+            self._refuse_clipping(vectors, farther / 2)
         return [products[i] for i in wanted]
 
-    def _product(self, vectors: Sequence[Tensor], relative: float) -> list[Tensor]:
-        """Return H v of a closure that was seen to measure right at these points."""
+    def _product(self, vectors: Sequence[Tensor], relative: float) -> tuple[list[Tensor], Lengths]:
+        """Return H v, and the lengths of the gradients that it was measured by."""
         eps = relative * self._size
         ahead, behind = self._around(vectors, eps)
         if any(g is not None for g in self._earlier):
             refuse_accumulation(self._point.gradients, ahead, behind, self._earlier)
         lengths = self._length, length(ahead), length(behind)
         products = self._divided(ahead, behind, 2 * eps)
-        refuse_clipping(*lengths, apart=2 * eps * norm(products))
-        return products
+        return products, Lengths(*lengths, apart=2 * eps * norm(products))
+
+    def _refuse_clipping(self, vectors: Sequence[Tensor], relative: float) -> None:
+        """Raise where lengths are equal at two and at four times this step too, not by chance."""
+        for factor in (2, 4):
+            _, lengths = self._product(vectors, factor * relative)
+            if not lengths.equal(self._rounding):
+                return
+        raise RuntimeError(CLIPS)
 
     def _around(self, vectors: Sequence[Tensor], eps: float) -> tuple[Gradients, Gradients]:
         """Return the gradients at theta + eps v, and at theta - eps v until the next run."""
@@ -142,35 +166,38 @@ class ClosureHessian:
             self._closure()
 
     def _choose(self, vectors: Sequence[Tensor]) -> float:
-        """Return the finest step at which the products at e and 2 e agree, else the best."""
+        """Return the first step at which the products at e and 2 e agree, else the best."""
         if not all_finite([g for g in self._point.gradients if g is not None]):
             raise RuntimeError(_NOT_FINITE)
-        own = max(relative_step(p.dtype) for p in self._parameters)
-        differences: dict[float, float] = {}
-        for relative in [own] + [s for s in map(relative_step, _COARSER) if s > own]:
-            differences[relative] = self._disagreement(vectors, relative)
-            if len(differences) == 1:
+        own = self._own
+        found: dict[float, float] = {}
+        for relative in [own, *(step for step in map(relative_step, _COARSER) if step > own)]:
+            change = self._disagreement(vectors, relative)
+            found[relative] = math.inf if math.isnan(change) else change
+            if len(found) == 1:
                 self._run_at(vectors, 0.0)
                 require_repeatable(self._point.gradients, gradients_of(self._parameters))
-            if differences[relative] <= _AGREEMENT:
+            if change <= _AGREEMENT:
                 return relative
-        best = min(differences, key=lambda step: differences[step])
-        if not differences[best] < _NOISE:
-            return self._finer(vectors, own)
-        warn_user(_DEPENDS_ON_THE_STEP.format(differences[best]))
-        return best
+        best = min(found, key=lambda step: found[step])
+        finer = self._finer(vectors, own)
+        if found[best] >= _NOISE and finer is None:
+            raise RuntimeError(_ONLY_NOISE)
+        if found[best] < _NOISE:
+            warn_user((_DEPENDS if finer is None else _FINER_STEP).format(found[best], finer))
+        return best if finer is None else finer
 
-    def _finer(self, vectors: Sequence[Tensor], own: float) -> float:
-        """Return a step below the dtype's own at which the products agree."""
+    def _finer(self, vectors: Sequence[Tensor], own: float) -> float | None:
+        """Return a step below the dtype's own at which the products agree, if there is one."""
         for relative in (own * factor for factor in _FINER):
             # Products that vanish have nothing to differ by: no parameter moved.
             if 0 < self._disagreement(vectors, relative) <= _AGREEMENT:
                 return relative
-        raise RuntimeError(_ONLY_NOISE)
+        return None
 
     def _disagreement(self, vectors: Sequence[Tensor], relative: float) -> float:
         """Return how far the product changes, relatively, when the step is doubled."""
-        one, twice = self._product(vectors, relative), 2 * relative * self._size
+        (one, _), twice = self._product(vectors, relative), 2 * relative * self._size
         two = self._divided(*self._around(vectors, twice), 2 * twice)
         torch._foreach_sub_(*([local(h) for h in products] for products in (one, two)))
         change, size = norm(one), norm(two)

@@ -1,11 +1,11 @@
 """What a closure must keep to, so that differences of its gradients measure its curvature.
 
-It repeats itself, it does not add to gradients that were there before, and it does not clip at
-displaced points. Each check takes the gradients at the point, ahead and behind, None where there is
-none. A closure may clip at the point itself: its gradient there is then shorter than elsewhere.
+It repeats itself, and it does not add to gradients that were there before; that it does not clip
+at displaced points is checked in `clipping.py`. Each check takes the gradients at the point, ahead
+and behind, None where there is none. A closure may clip at the point itself: its gradient there is
+then shorter than elsewhere.
 """
 
-import math
 from collections.abc import Sequence
 
 from torch import Tensor
@@ -16,8 +16,6 @@ Gradients = Sequence[Tensor | None]
 
 _REPEATS = 1e-2  # kernels that add in any order repeat to 1e-6 or so, another batch not at all
 _EXPLAINED = 0.5  # an earlier gradient explains the excess to e^2, or not at all
-_SAME_LENGTH = 1e-4  # of the difference: the cosine of g and H v, far larger unless g is clipped
-_TELLING = 1e-3  # more than 8 _SAME_LENGTH
 
 _NOT_REPEATABLE = (
     "The closure does not repeat itself: run twice at the same point it gave two gradients, so "
@@ -29,11 +27,6 @@ _ACCUMULATES = (
     "own batch alone. To accumulate over micro-batches, call optimizer.probe(loss) on each of "
     "them before its backward, then optimizer.step() without a closure; or call zero_grad() "
     "inside the closure."
-)
-_CLIPS = (
-    "The closure clips its gradients by their norm, so their differences measure the curvature of "
-    "something else. Clip inside it only `if not optimizer.measuring` (in Lightning, in "
-    "configure_gradient_clipping), or call optimizer.probe(loss) on the live loss."
 )
 
 
@@ -70,20 +63,6 @@ def refuse_accumulation(
     mean = [None if a is None or b is None else (a + b) / 2 for a, b in _pairs(ahead, behind)]
     if not _is_shorter(point, mean):
         raise RuntimeError(_ACCUMULATES)
-
-
-def refuse_clipping(here: float, front: float, back: float, *, apart: float) -> None:
-    """Raise where three gradients of these lengths are apart but of one length, as if clipped.
-
-    With r = apart / |g|, |g + e Hv| - |g - e Hv| is r |g| cos(g, Hv), and |g| lies below their mean
-    by r^2 |g| / 8 at most. By chance the first may vanish, then the second tells; where r is too
-    small for that, clipping cannot be told.
-    """
-    if not _TELLING * here < apart < math.inf:
-        return
-    least = _SAME_LENGTH * apart
-    if abs(front - back) < least and abs(here - (front + back) / 2) < least:
-        raise RuntimeError(_CLIPS)
 
 
 def _is_shorter(gradient: Gradients, whole: Gradients) -> bool:

@@ -66,10 +66,20 @@ def put_back(parameters: Sequence[Tensor]) -> Iterator[Point]:
         with torch.no_grad():
             set_values(parameters, point.values)
             for parameter, gradient, copy in zip(parameters, gradients, copies, strict=True):
-                parameter.grad = gradient
-                if gradient is not None and copy is not None:
+                if gradient is None or copy is None:
+                    parameter.grad = None
+                elif _overlaps(gradient):
+                    parameter.grad = copy
+                else:
+                    parameter.grad = gradient
                     gradient.copy_(copy)  # a bucket of DDP may have been written through it
         set_random_state(state)
+
+
+def _overlaps(gradient: Tensor) -> bool:
+    """Tell whether elements share memory, as in an expanded tensor: it cannot be written to."""
+    sizes = zip(gradient.shape, gradient.stride(), strict=True)
+    return any(size > 1 and stride == 0 for size, stride in sizes)
 
 
 def set_values(parameters: Sequence[Tensor], values: Sequence[Tensor]) -> list[Tensor]:

@@ -2,8 +2,8 @@
 
 NAG's published record must be reached on MNIST, and the rivals beaten on every task. Every method
 is taken from the study where it ends lowest. A run that was cut counts as far as it came: errors
-are then told at the last epoch that all of them reached, and those of ESGD and of one rival compared
-at the last that these two reached.
+are told at the last epoch that all of them reached, and those of ESGD and of one rival compared at
+the last that these two reached.
 """
 
 import math
