@@ -46,6 +46,9 @@ def test_without_a_diagonal_of_its_own_the_optimizer_is_shown_equilibration():
     after = float(torch.linalg.eigvalsh(transformed(matrix, divisor))[-1])
     # 200 probes know each row norm to 0.71 / sqrt(200) = 5%.
     assert record["preconditioned/sharpness"] == pytest.approx(after, rel=0.15)
+    # What it steps by is not divided: its product is that of H.
+    product = record["preconditioned/sharpness_times_lr"]
+    assert product == pytest.approx(0.05 * record["sharpness"], rel=1e-12)
     assert "layers/p0/learning_rate/median" not in record
 
 
@@ -120,5 +123,6 @@ def test_the_error_of_the_optimizer_s_own_diagonal(make, scatter):
 
 def test_a_copy_of_a_record_is_plain_data():
     record = measured(OPTIMIZERS["esgd"])[0]
-    assert all(isinstance(v, (int, float)) for v in deepcopy(record).values())
+    words = {k for k, v in deepcopy(record).items() if not isinstance(v, (int, float))}
+    assert words == {"preconditioned/diagonal"}
     assert not any(math.isnan(v) for k, v in record.items() if "sharpness" in k)

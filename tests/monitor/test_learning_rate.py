@@ -1,6 +1,7 @@
 """The suggested learning rate against the dense answer, and against what training says."""
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,17 +9,11 @@ import torch
 from equilibrate import ESGD, hessian
 from equilibrate.exact import equilibration
 from equilibrate.monitor import suggest_learning_rate
-from equilibrate.monitor.learning_rate import FEWEST_STEPS, SHARE
+from equilibrate.monitor.learning_rate import FEWEST_STEPS, SHARE, SuggestedRate
 from tests.optim.loops import train
 
-X = torch.ones(3, 4, dtype=torch.float64)
 
-
-def everything(model):
-    return model.parameters()
-
-
-def _network(width=6):
+def network(width=6):
     torch.manual_seed(3)
     model = torch.nn.Sequential(
         torch.nn.Linear(4, width), torch.nn.Tanh(), torch.nn.Linear(width, 2)
@@ -29,7 +24,7 @@ def _network(width=6):
 
 def test_the_edge_is_two_over_the_radius_of_the_dense_matrix():
     """With the exact D the rest is Lanczos, which is exact after as many steps as parameters."""
-    model, loss = _network()
+    model, loss = network()
     parameters = list(model.parameters())
     matrix = hessian(loss(), parameters)
     probes = 4000
@@ -43,7 +38,7 @@ def test_the_edge_is_two_over_the_radius_of_the_dense_matrix():
 
 @pytest.mark.parametrize("damping", [0.0, 0.1, 1e6])
 def test_an_absolute_damping_is_added_to_every_tensors_diagonal(damping):
-    model, loss = _network()
+    model, loss = network()
     parameters = list(model.parameters())
     matrix, probes = hessian(loss(), parameters), 4000
     how = {"damping": damping, "damping_kind": "absolute", "probes": probes, "steps": 44}
@@ -57,7 +52,7 @@ def test_an_absolute_damping_is_added_to_every_tensors_diagonal(damping):
 
 
 def test_an_initial_damping_is_a_share_of_the_mean_over_all_tensors():
-    model, loss = _network()
+    model, loss = network()
     parameters = list(model.parameters())
     matrix, probes = hessian(loss(), parameters), 4000
     how = {"damping": 0.5, "damping_kind": "initial", "probes": probes, "steps": 44}
@@ -78,7 +73,7 @@ def test_an_element_without_curvature_sets_no_limit_without_damping():
 @pytest.mark.parametrize("kind", ["relative", "initial"])
 @pytest.mark.parametrize("factor", [1e-6, 1e6])
 def test_the_scale_of_the_loss_changes_nothing(factor, kind):
-    model, loss = _network()
+    model, loss = network()
     parameters = list(model.parameters())
     plain = suggest_learning_rate(loss(), parameters, damping_kind=kind)
     scaled = suggest_learning_rate(factor * loss(), parameters, damping_kind=kind)
@@ -91,7 +86,7 @@ def test_the_scale_of_the_loss_changes_nothing(factor, kind):
 )
 def test_no_scale_is_too_small_or_too_large_to_be_squared(dtype, exponent):
     """An even power of two, of which D has the root: every bit is the same."""
-    model, loss = _network()
+    model, loss = network()
     model.to(dtype)
     parameters = list(model.parameters())
     plain = suggest_learning_rate(loss(), parameters)
@@ -100,7 +95,7 @@ def test_no_scale_is_too_small_or_too_large_to_be_squared(dtype, exponent):
 
 
 def test_nothing_is_changed_and_the_loss_can_still_be_used():
-    model, loss = _network()
+    model, loss = network()
     before = [p.detach().clone() for p in model.parameters()]
     state = torch.get_rng_state()
     value = loss()
@@ -138,7 +133,7 @@ def test_esgd_on_a_quadratic_converges_just_below_the_edge_and_diverges_just_abo
 @over_momenta
 def test_the_rate_is_a_share_of_nesterovs_edge_whichever_momentum(momentum):
     """Heavy-ball momentum has a larger edge, and networks that fail far below it."""
-    model, loss = _network()
+    model, loss = network()
     parameters = list(model.parameters())
     nesterov = suggest_learning_rate(loss(), parameters, **momentum | {"nesterov": True})
     found = suggest_learning_rate(loss(), parameters, **momentum)
@@ -146,13 +141,44 @@ def test_the_rate_is_a_share_of_nesterovs_edge_whichever_momentum(momentum):
     assert found.lr < found.edge
     assert f"{found.lr:.2g}" in str(found)
     assert f"{found.edge:.2g}" in str(found)
+    assert f"{nesterov.edge:.2g}" in str(found)
+
+
+@over_momenta
+def test_the_message_says_what_the_rate_is_a_third_of(momentum):
+    """Heavy-ball: (2 + 2 m) / (1 + 2 m) / 3 of a radius, against an edge of (2 + 2 m)."""
+    model, loss = network()
+    found = suggest_learning_rate(loss(), list(model.parameters()), **momentum)
+    m = momentum.get("momentum", 0.0)
+    own = 1 / 3 if momentum.get("nesterov") else 1 / (3 + 6 * m)
+    assert found.lr / found.edge == pytest.approx(own)
+    heavy = bool(m) and not momentum.get("nesterov")
+    assert ("a third of the edge of Nesterov's momentum" in str(found)) == heavy
+    assert ("this is a third of that." in str(found)) == (not heavy)
+    if heavy:
+        assert f"this is {own:.2g} of that" in str(found)
+    for words in ("are estimated to turn unstable", "It is an estimate"):
+        assert words in str(found)
+
+
+def test_the_error_that_the_message_tells_is_that_of_the_page():
+    """The smallest and the largest of the table, of both quotients."""
+    page = (Path(__file__).parents[2] / "docs" / "momentum.md").read_text()
+    table = page[page.index("| suggested over best | edge over best |") :].split("\n\n")[0]
+    rows = [line.split("|")[-3:-1] for line in table.splitlines()[2:]]
+    shares, edges = (sorted(map(float, column)) for column in zip(*rows, strict=True))
+    text = str(SuggestedRate(1.0, 3.0, 0.0, 1.0, 1))
+    assert f"{edges[0]:.1g} to {edges[-1]:.1g} times the best" in text
+    assert f"{shares[0]:.2g} to {shares[-1]:.2g} of the best" in text
+    told = suggest_learning_rate.__doc__
+    assert f"edge was {edges[0]:.2f} to {edges[-1]:.2f} times the best" in told
 
 
 @over_momenta
 def test_training_descends_at_the_rate_and_fails_at_a_hundred_times(momentum):
     ends = {}
     for factor in (1.0, 100.0):
-        model, loss = _network()
+        model, loss = network()
         rate = suggest_learning_rate(loss(), model.parameters(), **momentum).lr
         losses = train(ESGD(model.parameters(), factor * rate, **momentum), loss, 60)
         ends[factor] = losses[-1] / losses[0]
@@ -172,61 +198,10 @@ def test_curvature_that_is_not_finite_is_refused():
         suggest_learning_rate(w.sqrt().sum() * w.sum(), [w])
 
 
-# name: the loss, the parameters, the error, what it says
-BAD_INPUT = {
-    "not a scalar": (lambda m: m(X), everything, ValueError, r"loss\.mean\(\)"),
-    "a float": (lambda m: m(X).mean().item(), everything, TypeError, "tensor, got float"),
-    "detached": (lambda m: m(X).mean().detach(), everything, ValueError, "detached"),
-    "of another model": (lambda m: _network()[1](), everything, ValueError, "another model"),
-    "no parameters": (lambda m: m(X).mean(), lambda m: [], ValueError, "requires a gradient"),
-    "all frozen": (lambda m: m(X).mean(), lambda m: [X], ValueError, "requires a gradient"),
-}
-
-
-@pytest.mark.parametrize("name", BAD_INPUT)
-def test_a_bad_loss_or_no_parameter_is_refused(name):
-    make, chosen, error, words = BAD_INPUT[name]
-    model, _ = _network()
-    with pytest.raises(error, match=words):
-        suggest_learning_rate(make(model), chosen(model))
-
-
-OUT_OF_RANGE = {
-    "momentum": [1.0, 2, -0.5, math.nan, "a"],
-    "damping": [-1.0, math.nan, math.inf],
-    "steps": [0, 1, 4, -1, 5.5, "a"],
-    "probes": [1, 0, 2.5, "a"],
-    "seed": ["a", 2**63],
-}
-PAIRS = [(name, value) for name, values in OUT_OF_RANGE.items() for value in values]
-
-
-@pytest.mark.parametrize(("name", "value"), PAIRS)
-def test_an_argument_out_of_range_is_refused_with_its_value(name, value):
-    model, loss = _network()
-    with pytest.raises(ValueError, match=rf"{name}.*{value}"):
-        suggest_learning_rate(loss(), model.parameters(), **{name: value})
-
-
-# What ESGD takes as its parameters.
-GIVEN = {
-    "an iterator": lambda model: model.parameters(),
-    "names": lambda model: model.named_parameters(),
-    "groups": lambda model: [{"params": layer.parameters()} for layer in (model[0], model[2])],
-}
-
-
-@pytest.mark.parametrize("given", GIVEN)
-def test_parameters_are_given_in_every_way_that_esgd_takes(given):
-    model, loss = _network()
-    found = suggest_learning_rate(loss(), GIVEN[given](model))
-    assert found == suggest_learning_rate(loss(), list(model.parameters()))
-
-
 def test_the_fewest_steps_keep_the_rate_below_the_edge():
     """Networks of 30 to 562 parameters: fewer steps miss the largest curvature by more."""
     for width in (4, 16, 80):
-        model, loss = _network(width)
+        model, loss = network(width)
         exact = suggest_learning_rate(loss(), model.parameters(), steps=60)
         found = suggest_learning_rate(loss(), model.parameters(), steps=FEWEST_STEPS)
         assert exact.lr <= found.lr * (1 + 1e-6) < exact.edge

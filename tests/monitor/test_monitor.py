@@ -1,11 +1,14 @@
 """The monitor beside a training run: nothing changes, and trouble is told, not raised."""
 
 import math
+import re
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
+from equilibrate import ESGD
 from equilibrate.monitor import Monitor
 from tests.monitor.watched import EVERY_OPTIMIZER, small_model
 from tests.optim.watching import same
@@ -72,23 +75,108 @@ class Once(torch.autograd.Function):
         return g
 
 
+def _used(model, x):
+    loss = model(x).square().mean()
+    loss.backward()
+    return loss
+
+
+def _attention(model, x):
+    q = model(x)[None, None]
+    return nn.functional.scaled_dot_product_attention(q, q, q).square().mean()
+
+
+# What is said, and the loss.
 TROUBLED = {
-    "not finite": lambda m, x: (m(x) / 0.0).sum() * float("nan"),
+    r"not finite \(nan\): the run has diverged\. Lower the learning rate": (
+        lambda m, x: m(x).sum() * float("nan")
+    ),
+    r"not finite \(inf\): the run has diverged": lambda m, x: m(x).sum() + float("inf"),
     "once_differentiable": lambda m, x: Once.apply(m(x)).square().mean(),
     "does not depend": lambda m, x: torch.ones((), requires_grad=True) * 2,
+    r"Call monitor\(loss\) before loss\.backward\(\)": _used,
+    r"with torch\.nn\.attention\.sdpa_kernel\(SDPBackend\.MATH\)": _attention,
+}
+SENTENCES = r"The monitor cannot measure the curvature: .*[.!?] It goes on .*\.$"
+
+
+@pytest.mark.parametrize("make", [torch.optim.AdamW, torch.optim.SGD, ESGD])
+@pytest.mark.parametrize(("reason", "loss"), TROUBLED.items(), ids=TROUBLED.keys())
+def test_a_loss_without_curvature_is_said_once_and_training_goes_on(reason, loss, make):
+    model = nn.Linear(3, 2)
+    seen = []
+    monitor = Monitor(model, make(model.parameters()), seen.append, every=1, budget=None)
+    with pytest.warns(UserWarning, match="cannot measure") as warned:
+        list(map(monitor, [loss(model, torch.randn(4, 3)) for _ in range(3)]))
+    said = str(warned[0].message)
+    assert len(warned) == 1
+    assert re.search(reason, said)
+    assert re.fullmatch(SENTENCES, said, re.DOTALL)
+    assert "optimizer.probe" not in said  # which is of no use to most
+    assert [("unmeasured" in r, "sharpness" in r) for r in seen] == [(True, False)] * 3
+
+
+def test_what_fixes_fused_attention_does():
+    model, seen = nn.Linear(3, 2), []
+    monitor = Monitor(model, torch.optim.SGD(model.parameters()), seen.append)
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        loss = _attention(model, torch.randn(4, 3))
+    monitor(loss)
+    assert seen[0]["sharpness"] > 0
+
+
+def test_a_run_that_diverges_later_is_sent_to_its_last_record_though_it_was_warned_before():
+    model = nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(model.parameters())
+    monitor = Monitor(model, optimizer, lambda r: None, every=1, budget=None)
+    said = []
+    for reason in ("once_differentiable", next(iter(TROUBLED))):
+        with pytest.warns(UserWarning, match="cannot measure") as warned:
+            monitor(TROUBLED[reason](model, torch.randn(4, 3)))
+        said += [str(one.message) for one in warned]
+    assert ["The last record before this" in text for text in said] == [False, True]
+
+
+def test_gradients_that_share_their_memory_are_read_as_two():
+    """Of a sum autograd hands one tensor to both, of .sum() one number expanded; any scale."""
+    distances = []
+    for factor in (1.0, 2.0**80):
+        a, b, c = (torch.tensor([1.0, 2.0, 3.0], requires_grad=True) for _ in range(3))
+        loss = factor * ((a + b) ** 4).sum() + factor * c.sum()
+        named = [("a", a), ("b", b), ("c", c)]
+        optimizer = torch.optim.SGD([a, b, c])
+        record = Monitor(named, optimizer, lambda r: None)(loss)
+        distances.append(
+            [record[f"layers/{name}/distance/equilibration_gradient"] for name in "ab"]
+        )
+    assert distances[0][0] == distances[0][1]
+    assert distances[0] == distances[1]
+
+
+WRONG_LOSS = {"float": (0.5, TypeError, "loss.item"), "vector": (torch.ones(2), ValueError, "mean")}
+
+
+@pytest.mark.parametrize(("loss", "error", "words"), WRONG_LOSS.values(), ids=WRONG_LOSS.keys())
+def test_what_is_no_scalar_tensor_is_refused(loss, error, words):
+    model = nn.Linear(2, 1)
+    with pytest.raises(error, match=words):
+        Monitor(model, torch.optim.SGD(model.parameters()), print)(loss)
+
+
+# What is handed over for optimizer and sink, and what the error names.
+WRONG_KINDS = {
+    "a path": (lambda m, o: (m, o, "run.jsonl"), r'JSONLines\("run\.jsonl"\)'),
+    "another path": (lambda m, o: (m, o, Path("a.jsonl")), r'JSONLines\("a\.jsonl"\)'),
+    "a list": (lambda m, o: (m, o, []), "append of a list"),
+    "the order": (lambda m, o: (o, m, print), r"Monitor\(model, optimizer, sink\)"),
 }
 
 
-@pytest.mark.parametrize(("reason", "loss"), TROUBLED.items(), ids=TROUBLED.keys())
-def test_a_loss_without_curvature_is_said_once_and_training_goes_on(reason, loss):
-    model = nn.Linear(3, 2)
-    seen = []
-    monitor = Monitor(model, torch.optim.SGD(model.parameters()), seen.append, every=1, budget=None)
-    with pytest.warns(UserWarning, match="cannot measure") as warned:
-        list(map(monitor, [loss(model, torch.randn(4, 3)) for _ in range(3)]))
-    assert len(warned) == 1
-    assert reason in str(warned[0].message)
-    assert [("unmeasured" in r, "sharpness" in r) for r in seen] == [(True, False)] * 3
+@pytest.mark.parametrize(("given", "words"), WRONG_KINDS.values(), ids=WRONG_KINDS.keys())
+def test_kinds_are_checked_when_the_monitor_is_made(given, words):
+    model = nn.Linear(2, 1)
+    with pytest.raises(TypeError, match=words):
+        Monitor(*given(model, torch.optim.SGD(model.parameters())))
 
 
 @pytest.mark.parametrize("options", [{"every": 0}, {"budget": 0.0}, {"probes": 1}, {"steps": 1}])

@@ -33,6 +33,7 @@ def test_sinks(tmp_path):
     monitor(loss)
     read = json.loads((tmp_path / "deep" / "run.jsonl").read_text())
     finite = numbers(seen[0])
+    assert read["run"] == lines.run
     assert {k: v for k, v in read.items() if isinstance(v, (int, float))} == finite
     assert {tag: value for tag, value, _ in noted} == {k: finite[k] for k in finite if k != "step"}
     assert {step for _, _, step in noted} == {0}
@@ -78,8 +79,30 @@ ADDED = {
 @pytest.mark.parametrize("name", ADDED)
 def test_json_lines_take_whatever_a_record_holds(name, tmp_path):
     given, read = ADDED[name]
-    JSONLines(tmp_path / "run.jsonl")({"step": 0, "added": given})
-    assert json.loads((tmp_path / "run.jsonl").read_text()) == {"step": 0, "added": read}
+    JSONLines(tmp_path / "run.jsonl", run="a")({"step": 0, "added": given})
+    found = json.loads((tmp_path / "run.jsonl").read_text())
+    assert found == {"run": "a", "step": 0, "added": read}
+
+
+def _lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_runs_in_one_file_are_told_apart_and_a_resumed_one_goes_on(tmp_path):
+    path = tmp_path / "run.jsonl"
+    path.write_text('{"step": 0, "loss": 2.0}\n')  # of a time before runs had names
+    first, second = JSONLines(path), JSONLines(path)  # within one second
+    for sink in (first, second, JSONLines(path, run=first.run)):
+        sink({"step": 0})
+    runs = [record.get("run") for record in _lines(path)]
+    assert runs == [None, first.run, second.run, first.run]
+    assert first.run != second.run
+    assert [record["step"] for record in _lines(path)] == [0] * 4
+
+
+def test_a_name_that_the_record_brings_is_kept(tmp_path):
+    JSONLines(tmp_path / "run.jsonl", run="a")({"run": "mine"})
+    assert _lines(tmp_path / "run.jsonl") == [{"run": "mine"}]
 
 
 @pytest.mark.parametrize("name", ADDED)
@@ -102,7 +125,8 @@ def test_a_record_after_a_kill_has_a_line_of_its_own(name, tmp_path):
     left, lines = LEFT[name]
     path = tmp_path / "run.jsonl"
     path.write_text(left)
-    sink = JSONLines(path)
+    sink = JSONLines(path, run="a")
     for step in (1, 2):
         sink({"step": step})
-    assert path.read_text().splitlines() == [*lines, '{"step": 1}', '{"step": 2}']
+    added = [f'{{"run": "a", "step": {step}}}' for step in (1, 2)]
+    assert path.read_text().splitlines() == [*lines, *added]

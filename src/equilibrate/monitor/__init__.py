@@ -7,6 +7,7 @@ from equilibrate.monitor.monitor import Monitor
 from equilibrate.monitor.probes import Probes
 from equilibrate.monitor.sinks import JSONLines, TensorBoard, numbers
 from equilibrate.monitor.spectrum import Spectrum, spectrum
+from equilibrate.monitor.summary import summary
 
 __all__ = [
     "ComparedProbes",
@@ -22,4 +23,5 @@ __all__ = [
     "numbers",
     "spectrum",
     "suggest_learning_rate",
+    "summary",
 ]

@@ -6,23 +6,38 @@ loss is: both are found out here by running them side by side.
 """
 
 import math
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from statistics import median
+from numbers import Integral
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from equilibrate.distributed import is_sharded, norm
-from equilibrate.monitor.probe_ways import CLOSURE, ORDINARY, PROBE, SHARED, Loss, Ways, unchanged
-from equilibrate.monitor.storages import Storages
+from equilibrate.curvature.checks import check_loss
+from equilibrate.curvature.graph import leaves, nodes
+from equilibrate.distributed import is_sharded
+from equilibrate.monitor.probe_costs import peak, seconds
+from equilibrate.monitor.probe_errors import errors, refuse_changing
+from equilibrate.monitor.probe_ways import (
+    CLOSURE,
+    GRADIENT,
+    ORDINARY,
+    PROBE,
+    SHARED,
+    Loss,
+    Ways,
+    unchanged,
+    without_gradients,
+)
 
 _EVERY = 20  # ESGD's default, for what an iteration costs on average
-_GRADIENT = "gradient"
 _TOLERABLE = 0.2  # of a product; `step(closure)` takes a width at which it moves by less
 
+_NO_FUNCTION = (
+    "The loss must be a function that computes it anew at each call, got {}. Pass "
+    "lambda: criterion(model(x), y)."
+)
 _SHARDED = (
     "The parameters are sharded (fully_shard, tensor parallel): they can be measured by "
     "optimizer.step(closure) alone, so that there is nothing to compare."
@@ -35,6 +50,11 @@ _NOT_FINITE = (
     "The loss is not finite, so no finite curvature can be measured around this point. Check the "
     "batch that it is computed on."
 )
+_HOOKED = (
+    "Hooks that run when a gradient has been accumulated (register_post_accumulate_grad_hook) "
+    "would run at every iteration that is measured, and what they change cannot be put back: {}. "
+    "Remove them, compare, and register them again."
+)
 
 
 @dataclass(frozen=True)
@@ -46,16 +66,20 @@ class Way:
     memory: int  # bytes at its peak, beyond those of an iteration without
     error: float  # of |H v|
     refused: str = ""  # why this way cannot be had here
+    worst: float = 0.0  # the error in the tensor where it is largest
+    where: str = ""  # the name of that tensor
 
     @property
     def is_right(self) -> bool:
-        """Tell whether it can be had here and measures the Hessian."""
-        return not self.refused and self.error <= _TOLERABLE
+        """Tell whether it can be had here and measures the Hessian, of every tensor that counts."""
+        return not self.refused and max(self.error, self.worst) <= _TOLERABLE
 
     def __str__(self) -> str:
         if self.refused:
             return f"{self.call}: cannot be had here. {self.refused}"
-        error = "exact" if self.error == 0 else f"error {self.error:.2g}"
+        error = f"error {self.error:.2g}" if self.error or self.worst else "exact"
+        if self.where and self.worst:
+            error += f", the worst tensor {self.where} {self.worst:.2g}"
         megabytes = self.memory / 1e6
         return f"{self.call}: {self.cost:.2f} gradients, {megabytes:.1f} MB more, {error}"
 
@@ -89,20 +113,28 @@ def compare_probes(
 
         c = (iteration with a probe - iteration without) / gradient
 
-    An iteration is a forward and backward pass, `step` of an ESGD made for this and `zero_grad`; a
-    gradient is the two passes alone; times are medians over `rounds`, in each of which everything
-    runs once. With one probe in n steps a step then takes about c / n gradients more. Memory is at
-    the peak, of tensors on a CPU, of the allocator on a GPU.
+    An iteration is a forward and backward pass, `step` of an ESGD made for this and `zero_grad` (in
+    the closure, before the passes, where there is one); a gradient is the two passes alone; times
+    are medians over `rounds`, in each of which everything runs once. With one probe in n steps a
+    step then takes about c / n gradients more. Memory is at the peak, of tensors on a CPU, of the
+    allocator on a GPU.
 
     The error is that of |H v| by differences against a second derivative's, with the same v; where
     there is no second derivative, how far |H v| moves when the difference is taken over twice the
-    width. Piecewise linear networks (ReLU) make it large, and that way wrong however cheap.
+    width. It is told for all parameters together and for the worst tensor, of those that have a
+    hundredth of the product's norm; a way is right where both are below a fifth. Piecewise linear
+    networks (ReLU) make it large, and that way wrong however cheap.
 
-    The model is as it was afterwards: parameters, gradients, buffers, torch's generators.
+    Afterwards all is as it was: the model's parameters and buffers, its gradients and those of
+    other tensors that the loss leads to, torch's generators. Hooks of gradients run as in any
+    backward pass; those after accumulation (`register_post_accumulate_grad_hook`) are refused, for
+    what they change cannot be put back. Nor can what the loss does beside computing.
 
     Args:
         model: the network; its parameters that require a gradient are probed.
         loss: runs the forward pass on one batch, the same every time, and returns the live loss.
+            One that differs from call to call is refused; torch's generators are put back before
+            every call, so that dropout does not differ.
         rounds: of timing; every iteration has run before.
         seed: of the random vector.
 
@@ -115,86 +147,48 @@ def compare_probes(
         >>> found.cheapest in found.ways
         True
     """
-    if rounds < 1:
-        raise ValueError(f"Invalid rounds: {rounds!r}. It must be a whole number >= 1.")
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    if not parameters:
+    _check_arguments(loss, rounds)
+    named = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    if not named:
         raise ValueError(_NOTHING)
-    if any(map(is_sharded, parameters)):
+    if any(map(is_sharded, named.values())):
         raise ValueError(_SHARDED)
-    with unchanged(model):
-        if not math.isfinite(float(loss().detach())):
-            raise ValueError(_NOT_FINITE)
-        return _compared(Ways(parameters, loss, seed), parameters[0].device, rounds)
+    with torch.enable_grad(), unchanged(model), without_gradients(_foreign(loss(), named)):
+        return _compared(named, loss, rounds, seed)
 
 
-def _compared(ways: Ways, device: torch.device, rounds: int) -> ComparedProbes:
-    errors, refused = _errors(ways)
-    calls = (ORDINARY, *errors)
-    memory = {call: _peak(partial(ways.run, call), device) for call in calls}
-    runs: dict[str, Callable[[], None]] = {call: partial(ways.run, call) for call in calls}
-    seconds = _seconds(runs | {_GRADIENT: ways.gradient}, device, rounds)
-    unit, ordinary = seconds[_GRADIENT], seconds[ORDINARY]
-    had = {
-        call: Way(call, (seconds[call] - ordinary) / unit, memory[call] - memory[ORDINARY], error)
-        for call, error in errors.items()
-    }
-    without = {call: Way(call, math.nan, 0, math.nan, why) for call, why in refused.items()}
-    return ComparedProbes(unit, tuple((had | without)[call] for call in (PROBE, SHARED, CLOSURE)))
+def _check_arguments(loss: Any, rounds: Any) -> None:
+    if not callable(loss):
+        raise TypeError(_NO_FUNCTION.format(type(loss).__name__))
+    if not isinstance(rounds, Integral) or rounds < 1:
+        raise ValueError(f"Invalid rounds: {rounds!r}. It must be a whole number >= 1.")
 
 
-def _errors(ways: Ways) -> tuple[dict[str, float], dict[str, str]]:
-    """Return the error of every way that can be had, and why the others cannot."""
-    errors: dict[str, float] = {}
-    refused: dict[str, str] = {}
-    exact: list[Tensor] | None = None
-    for call in (PROBE, SHARED, CLOSURE):
-        try:
-            found = ways.products(call)
-            true = exact or (ways.coarser() if call == CLOSURE else found)
-        except RuntimeError as error:  # memory that does not suffice, too
-            refused[call] = str(error)
-        else:
-            errors[call], exact = _apart(found, true), true
-    return errors, refused
+def _foreign(loss: Tensor, named: Mapping[str, Tensor]) -> list[Tensor]:
+    """Check the first loss; return what it gives gradients to beside the parameters."""
+    check_loss(loss)
+    if not math.isfinite(float(loss.detach())):
+        raise ValueError(_NOT_FINITE)
+    own = set(named.values())
+    foreign = [leaf for leaf in leaves(nodes(loss)) if leaf not in own]
+    given = [*named.items(), *((f"no parameter, {tuple(t.shape)}", t) for t in foreign)]
+    hooked = [name for name, tensor in given if tensor._post_accumulate_grad_hooks]
+    if hooked:
+        raise ValueError(_HOOKED.format("; ".join(hooked)))
+    return foreign
 
 
-def _apart(found: Sequence[Tensor], true: Sequence[Tensor]) -> float:
-    """Return the relative distance of products from true ones."""
-    change, size = norm([f - t for f, t in zip(found, true, strict=True)]), norm(true)
-    return change / size if size else math.inf if change else 0.0
-
-
-def _peak(run: Callable[[], None], device: torch.device) -> int:
-    """Return the most bytes that one run takes beyond what was there before."""
-    if device.type == "cpu":
-        counted = Storages()
-        with counted:
-            run()
-        return counted.most
-    memory = torch.get_device_module(device)
-    memory.synchronize(device)
-    before = int(memory.memory_allocated(device))
-    memory.reset_peak_memory_stats(device)
-    run()
-    return int(memory.max_memory_allocated(device)) - before
-
-
-def _seconds(
-    runs: Mapping[str, Callable[[], None]], device: torch.device, rounds: int
-) -> dict[str, float]:
-    """Return the median seconds of every run; each once in every round, so that drift hits all."""
-    taken: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(rounds):
-        for name, run in runs.items():
-            _wait(device)
-            started = time.perf_counter()
-            run()
-            _wait(device)
-            taken[name].append(time.perf_counter() - started)
-    return {name: median(times) for name, times in taken.items()}
-
-
-def _wait(device: torch.device) -> None:
-    if device.type != "cpu":
-        torch.get_device_module(device).synchronize(device)
+def _compared(named: Mapping[str, Tensor], loss: Loss, rounds: int, seed: int) -> ComparedProbes:
+    ways = Ways(list(named.values()), loss, seed)
+    device = next(iter(named.values())).device
+    refuse_changing(ways)
+    found, refused = errors(ways, list(named))
+    calls = (ORDINARY, *found)
+    memory = {call: peak(ways, call, device) for call in calls}
+    taken = seconds(ways, (*calls, GRADIENT), device, rounds)
+    unit, ordinary = taken[GRADIENT], taken[ORDINARY]
+    told = {call: Way(call, math.nan, 0, math.nan, why) for call, why in refused.items()}
+    for call, error in found.items():
+        cost, more = (taken[call] - ordinary) / unit, memory[call] - memory[ORDINARY]
+        told[call] = Way(call, cost, more, error.whole, worst=error.worst, where=error.where)
+    return ComparedProbes(unit, tuple(told[call] for call in (PROBE, SHARED, CLOSURE)))

@@ -50,7 +50,7 @@ def divisor_of(optimizer: Optimizer, parameter: Tensor, group: Group) -> Divisor
     if isinstance(optimizer, CurvatureOptimizer):
         return _of_curvature(optimizer, parameter, group, state)
     for key, read in _SQUARED_GRADIENT.items():
-        if key in state:
+        if key in state and (key != "exp_avg_sq" or "betas" in group):  # not Adafactor's
             diagonal = read(state, group)
             damping = float(group.get("eps", 0.0))
             return Divisor(diagonal, damping, diagonal + damping, "squared gradient")
@@ -94,7 +94,8 @@ def stability_limit(group: Group) -> float:
 
     2 for plain descent, 2 (1 + m) with heavy-ball momentum m, 2 (1 + m) / (1 + 2 m) with
     Nesterov's, and 2 (1 + b) / (1 - b) where the gradient is averaged with weight b (Adam), which
-    divides the step by 1 / (1 - b) (Cohen et al. 2021, 2022).
+    divides the step by 1 / (1 - b) (Cohen et al. 2021, 2022). SGD's dampening d divides the step
+    by 1 / (1 - d), where there is momentum.
 
     Example:
         >>> stability_limit({"momentum": 0.9})
@@ -104,4 +105,6 @@ def stability_limit(group: Group) -> float:
         b = group["betas"][0]
         return float(2 * (1 + b) / (1 - b))
     m = float(group.get("momentum", 0.0))
-    return 2 * (1 + m) / (1 + 2 * m) if group.get("nesterov") else 2 * (1 + m)
+    if group.get("nesterov"):
+        return 2 * (1 + m) / (1 + 2 * m)
+    return 2 * (1 + m) / (1 - float(group.get("dampening", 0.0)) if m else 1.0)

@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 
 from equilibrate.curvature.graph import nodes, parallel_models, unnoticed_by, without_hooks
 from equilibrate.monitor.chance import Chances, Sample, added, chances
-from equilibrate.monitor.denominators import Divisor, divisor_of, stability_limit
+from equilibrate.monitor.denominators import Divisor, divisor_of
 from equilibrate.monitor.distances import Sums, widened
 from equilibrate.monitor.interval import Interval
 from equilibrate.monitor.layer_spectra import block_spectra
@@ -23,6 +23,16 @@ from equilibrate.monitor.layers import damp_, distance_sums, divided, probed
 from equilibrate.monitor.probes import Probes
 from equilibrate.monitor.sinks import Record
 from equilibrate.monitor.spectrum import Spectrum, spectrum
+from equilibrate.monitor.stepping import (
+    MONITORS,
+    OPTIMIZERS,
+    Divisors,
+    Rated,
+    product_and_limit,
+    rate_factors,
+    takes_plain_steps,
+    why_no_product,
+)
 from equilibrate.monitor.units import unit_of
 from equilibrate.optim.live_loss import LiveLoss
 
@@ -72,8 +82,8 @@ def from_curvature(
 ) -> Record:
     """Return what products with the Hessian of a live loss say.
 
-    `probes` + 2 `steps` of them, and for each of the `layers`, by position, 2 `steps` with its own
-    block of the Hessian.
+    `probes` + 2 `steps` of them (`steps` more where learning rates differ), and for each of the
+    `layers`, by position, 2 `steps` with its own block of the Hessian.
 
     Four vectors of the model's size are alive at once beyond its gradient, and what one or two
     tensors need in passing: two means, a vector and its product while probing, then a divisor and
@@ -82,15 +92,19 @@ def from_curvature(
     told, divisors = _whole(loss, optimizer, watched, effort)
     for i in layers:
         before, after = block_spectra(
-            loss, watched[i].parameter, divisors[i], steps=effort.steps, seed=effort.seed
+            loss, watched[i].parameter, divisors.values[i], steps=effort.steps, seed=effort.seed
         )
-        told |= watched[i].named(_from_spectra(before, after, [watched[i]]))
+        told |= watched[i].named(_from_spectra(before, after))
+        group, whose = [watched[i].group], [divisors.whose[i]]
+        if not why_no_product(optimizer, group, whose):
+            stepped = before if takes_plain_steps(optimizer) else after
+            told |= watched[i].named(product_and_limit(group, stepped))
     return told
 
 
 def _whole(
     loss: Tensor, optimizer: Optimizer, watched: Sequence[Watched], effort: Effort
-) -> tuple[Record, list[Tensor]]:
+) -> tuple[Record, Divisors]:
     """Return what the probes and the whole model's spectra say, and what is divided by."""
     parameters = [each.parameter for each in watched]
     live = LiveLoss(loss, parameters)
@@ -99,6 +113,11 @@ def _whole(
     def product(vectors: list[Tensor]) -> Sequence[Tensor]:
         return live(vectors, everything)
 
+    def seen(diagonal: Sequence[Tensor] | None) -> Spectrum:
+        return spectrum(
+            product, parameters, diagonal=diagonal, steps=effort.steps, starts=1, seed=effort.seed
+        )
+
     found = Probes(parameters, seed=effort.seed)
     for _ in range(effort.probes):
         found.add(product)
@@ -106,11 +125,15 @@ def _whole(
     told = _from_probes(found, optimizer, watched, _gradients(loss, optimizer, watched))
     divisors = _divisors(optimizer, watched, found)
     del found
-    plain, after = (
-        spectrum(product, parameters, diagonal=d, steps=effort.steps, starts=1, seed=effort.seed)
-        for d in (None, divisors)
-    )
-    return told | _from_spectra(plain, after, watched), divisors
+    plain, after = seen(None), seen(divisors.values)
+    told |= _from_spectra(plain, after) | {"preconditioned/diagonal": divisors.owners}
+    groups, undivided = [each.group for each in watched], takes_plain_steps(optimizer)
+    if reason := why_no_product(optimizer, groups, divisors.whose):
+        return told | {"preconditioned/no_product": reason}, divisors
+    stepped = plain if undivided else after
+    if factors := rate_factors(groups):
+        stepped = seen(Rated(divisors.values, factors, undivided))
+    return told | product_and_limit(groups, stepped), divisors
 
 
 def _refuse_infinite(found: Probes, layers: Sequence[int]) -> None:
@@ -128,11 +151,15 @@ def _gradients(loss: Tensor, optimizer: Optimizer, watched: Sequence[Watched]) -
         return []
     parameters = [each.parameter for each in watched]
     with without_hooks(parameters), unnoticed_by(parallel_models(nodes(loss))):
-        found = torch.autograd.grad(
-            loss, parameters, retain_graph=True, allow_unused=True, materialize_grads=True
+        found = list(
+            torch.autograd.grad(
+                loss, parameters, retain_graph=True, allow_unused=True, materialize_grads=True
+            )
         )
     unit = unit_of(found) or 1.0
-    return [g.abs_().div_(unit) for g in found]
+    for i, g in enumerate(found):
+        found[i] = g.abs().div_(unit)  # not in place: two may be one tensor, or one an expanded one
+    return found
 
 
 def _kind(optimizer: Optimizer, each: Watched) -> str | None:
@@ -179,35 +206,34 @@ def _diagonal(divisor: Divisor | None, kind: str, unit: float = 1.0) -> Tensor |
     return divisor.diagonal if unit == 1 else divisor.diagonal / unit
 
 
-def _divisors(optimizer: Optimizer, watched: Sequence[Watched], found: Probes) -> list[Tensor]:
+def _divisors(optimizer: Optimizer, watched: Sequence[Watched], found: Probes) -> Divisors:
     """Return what every gradient is divided by: the optimizer's, or equilibration as ESGD would."""
     squares = [found.in_units(i)[1] for i in range(len(watched))]
     mean = sum(float(s.sqrt().sum()) for s in squares) / max(1, sum(s.numel() for s in squares))
-    divisors = []
+    values: list[Tensor] = []
+    whose: list[str | None] = []
     for each, square in zip(watched, squares, strict=True):
         divisor = divisor_of(optimizer, each.parameter, each.group)
-        divisors.append(
-            damp_(square.sqrt(), _DAMPING, mean or 1.0).mul_(found.unit)
-            if divisor is None
-            else divisor.divisor.to(square.dtype)
-        )
-    return divisors
+        if divisor is None:
+            whose.append(MONITORS if int(square.count_nonzero()) else None)
+            values.append(damp_(square.sqrt(), _DAMPING, mean or 1.0).mul_(found.unit))
+        else:
+            whose.append(OPTIMIZERS + divisor.kind)
+            values.append(divisor.divisor.to(square.dtype))
+    return Divisors(values, whose)
 
 
-def _from_spectra(plain: Spectrum, after: Spectrum, watched: Sequence[Watched]) -> Record:
+def _from_spectra(plain: Spectrum, after: Spectrum) -> Record:
     told = {"negative_share": plain.negative_share, "smallest": plain.smallest}
-    entries: Record = {}
     for name, found in (("", plain), ("preconditioned/", after)):
         told |= {
             f"{name}sharpness": found.largest,
             f"{name}condition_median": found.condition(0.5),
             f"{name}condition_top_tenth": found.condition(0.9),
         }
+    entries: Record = {}
     for name, interval in told.items():
         entries |= _entries(name, interval)
-    rate = max(float(each.group["lr"]) for each in watched)
-    entries["preconditioned/sharpness_times_lr"] = rate * after.largest.value
-    entries["preconditioned/stability_limit"] = min(stability_limit(e.group) for e in watched)
     return entries
 
 

@@ -15,17 +15,20 @@ nothing is ever sent, so that no rank waits for a measurement of another.
 import math
 import time
 from collections.abc import Callable, Iterable
+from os import PathLike
 
 import torch
 from torch import Tensor, nn
 from torch import distributed as dist
 from torch.optim import Optimizer
 
+from equilibrate.curvature.checks import check_loss
 from equilibrate.distributed import is_sharded
 from equilibrate.monitor.layer_spectra import Choice, checked_choice, due_layers
 from equilibrate.monitor.measurement import Effort, Watched, from_curvature, from_state
 from equilibrate.monitor.schedule import Schedule
 from equilibrate.monitor.sinks import Record, Sink
+from equilibrate.monitor.trouble import LOOK_AT_THE_BATCH, advice, diverged
 from equilibrate.optim.warn import warn_user
 
 Named = Iterable[tuple[str, Tensor]]
@@ -36,6 +39,7 @@ _SHARDED = (
     "same model unsharded for some steps (DistributedDataParallel works), or inspect it: "
     "equilibrate inspect."
 )
+_LOOK_BACK = "The last record before this shows learning rate times sharpness beside its limit."
 
 
 class Monitor:
@@ -44,11 +48,12 @@ class Monitor:
     Args:
         model: the network, or (name, parameter) pairs such as `model.named_parameters()`.
         optimizer: ESGD, JacobiSGD or any other of torch's; read, never changed.
-        sink: called with every record, a flat dict of numbers (`sinks.py`).
+        sink: called with every record, a flat dict of numbers and a few words (`sinks.py`).
         every: calls between measurements, at least.
         budget: the share of the run's time that measuring may take; a measurement that is due
-            waits until what was spent is below it. So the whole cost stays below that share plus
-            one measurement. None measures every `every` calls, whatever it costs.
+            waits until what was spent is below it, and the first to wait warns. So the whole cost
+            stays below that share plus one measurement. None measures every `every` calls,
+            whatever it costs.
         probes: vectors for diagonals and their errors.
         steps: products for each of the two spectra, before and after preconditioning.
         layer_spectra: layers whose own block of the Hessian gets these two spectra as well: how
@@ -89,11 +94,12 @@ class Monitor:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """Take what is watched; nothing is measured before the first call."""
+        _check_kinds(optimizer, sink)
         if probes < 2 or steps < 2:
             raise ValueError(f"probes and steps must be at least 2, got {probes} and {steps}")
         named = model.named_parameters() if isinstance(model, nn.Module) else model
         self._names = {parameter: name for name, parameter in named}
-        self._optimizer = optimizer
+        self._optimizer = _unwrapped(optimizer)
         self._refuse_shards()
         self._sink = sink
         self._probes, self._steps, self._seed = probes, steps, seed
@@ -102,12 +108,18 @@ class Monitor:
         self._schedule = Schedule(every, budget, clock)
         self._clock = clock
         self._measurements = 0
-        self._warned = False
+        self._said: set[str] = set()  # what was warned of, once each
 
     def __call__(self, loss: Tensor) -> Record | None:
         """Measure this live loss when due, hand the record to the sink and return it."""
-        if not (_is_rank(self._rank) and self._schedule.due()):
+        if not _is_rank(self._rank):
             return None
+        if not self._schedule.due():
+            if self._schedule.waits:
+                self._say_once("budget", self._schedule.told)
+            return None
+        if not isinstance(loss, Tensor) or loss.numel() != 1:
+            check_loss(loss)  # it raises
         started = self._clock()
         record: Record = {"step": self._schedule.calls - 1, "loss": float(loss.detach())}
         watched = self._watched()
@@ -131,8 +143,10 @@ class Monitor:
 
     def _curvature(self, loss: Tensor, watched: list[Watched]) -> Record:
         """Measure, or say once why this loss cannot be."""
-        if not math.isfinite(float(loss.detach())):
-            return self._without("the loss is not finite")
+        value = float(loss.detach())
+        if not math.isfinite(value):
+            seen = _LOOK_BACK if self._measurements else LOOK_AT_THE_BATCH
+            return self._without(diverged(value, seen))
         seed = self._seed + self._schedule.calls  # new vectors every time
         effort = Effort(self._probes, self._steps, seed)
         pairs = [(each.name, each.parameter) for each in watched]
@@ -142,16 +156,49 @@ class Monitor:
         except torch.OutOfMemoryError:
             raise
         except (RuntimeError, ValueError) as error:
-            return self._without(str(error))
+            return self._without(advice(error, "monitor(loss)"))
 
     def _without(self, reason: str) -> Record:
-        if not self._warned:
-            self._warned = True
-            warn_user(
-                f"The monitor cannot measure the curvature: {reason} It goes on with what the "
-                "optimizer's state shows, and tries again when due."
-            )
+        text = (
+            f"The monitor cannot measure the curvature: {reason} It goes on with what the "
+            "optimizer's state shows, and tries again when due."
+        )
+        self._say_once(reason.partition(".")[0], lambda: text)
         return {"unmeasured": reason}
+
+    def _say_once(self, subject: str, text: Callable[[], str]) -> None:
+        if subject not in self._said:
+            self._said.add(subject)
+            warn_user(text())
+
+
+def _check_kinds(optimizer: Optimizer, sink: Sink) -> None:
+    """Raise for arguments that would fail at the first record, far from where they were given."""
+    if not hasattr(optimizer, "param_groups"):
+        raise TypeError(
+            f"The optimizer must be one of torch's, got {type(optimizer).__name__}. The order is "
+            "Monitor(model, optimizer, sink)."
+        )
+    if isinstance(sink, (str, PathLike)):
+        raise TypeError(
+            f"The sink must be callable, got {sink!r}. To write records to that file pass "
+            f'JSONLines("{sink}").'
+        )
+    if not callable(sink):
+        raise TypeError(
+            f"The sink must be callable with a dict, got {type(sink).__name__}. Pass "
+            'JSONLines("run.jsonl"), or the append of a list.'
+        )
+
+
+def _unwrapped(optimizer: Optimizer) -> Optimizer:
+    """Return what Accelerate has wrapped: the class of an optimizer says how it steps.
+
+    By name, for others that keep an `optimizer` take steps of their own (Lookahead).
+    """
+    wrapped = type(optimizer).__name__ == "AcceleratedOptimizer"
+    inner: Optimizer = getattr(optimizer, "optimizer", optimizer) if wrapped else optimizer
+    return inner
 
 
 def _is_rank(rank: int | None) -> bool:

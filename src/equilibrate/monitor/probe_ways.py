@@ -1,6 +1,6 @@
 """The ways to probe, as iterations that leave a model as it was; what `compare_probes` runs."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -11,12 +11,12 @@ from equilibrate.optim import ESGD
 from equilibrate.optim.restoring import random_state, set_random_state, set_values
 
 Loss = Callable[[], Tensor]
-Iteration = Callable[[], object]
 
 PROBE = "probe(loss)"
 SHARED = "probe(loss, backward=True)"
 CLOSURE = "step(closure)"
 ORDINARY = "no probe"
+GRADIENT = "gradient"
 
 _NEVER = 2**31
 
@@ -25,6 +25,7 @@ class Ways:
     """One iteration of each kind, each with an ESGD of its own, whose learning rate is zero.
 
     All draw the same vectors, so that their diagonals, |H v| after one probe, can be compared.
+    Call `begin` before `run`: an iteration finds the gradients that its own loop would leave it.
     """
 
     def __init__(self, parameters: Sequence[Tensor], loss: Loss, seed: int) -> None:
@@ -34,26 +35,33 @@ class Ways:
         self.optimizers[ORDINARY] = self._optimizer(_NEVER)
         self._give_diagonal(self.optimizers[ORDINARY])
 
+    def begin(self, way: str) -> None:
+        """Leave gradients as the iteration before would have: a closure clears them itself."""
+        self.clear()
+        if way == CLOSURE:
+            self.run(GRADIENT)
+            # The same gradient once more might be taken for one that the closure adds to.
+            torch._foreach_mul_([p.grad for p in self._parameters if p.grad is not None], 2)
+
     def run(self, way: str) -> None:
         """Run one iteration, from the same random state every time."""
         set_random_state(self._start)
-        optimizer = self.optimizers[way]
-        if way == CLOSURE:
-            self._by_closure(optimizer)
+        if way == GRADIENT:
+            self._loss().backward()  # type: ignore[no-untyped-call]
+        elif way == CLOSURE:
+            self._by_closure(self.optimizers[way])
         else:
-            self._by_loss(optimizer, shared=way == SHARED)
-        optimizer.zero_grad()
+            self._by_loss(self.optimizers[way], shared=way == SHARED)
 
-    def gradient(self) -> None:
-        """Run the two passes alone."""
-        set_random_state(self._start)
-        self._loss().backward()  # type: ignore[no-untyped-call]
+    def clear(self) -> None:
+        """Drop every gradient."""
         for parameter in self._parameters:
             parameter.grad = None
 
     def products(self, way: str) -> list[Tensor]:
         """Return |H v| of the vector that a new optimizer draws first."""
         self.optimizers[way] = self._optimizer()
+        self.begin(way)
         self.run(way)
         return self.optimizers[way].diagonal()
 
@@ -62,10 +70,17 @@ class Ways:
         width = self.optimizers[CLOSURE].param_groups[0]["difference_step"]
         self.optimizers[CLOSURE] = self._optimizer()
         self.optimizers[CLOSURE].param_groups[0]["difference_step"] = 2 * width
+        self.begin(CLOSURE)
         self.run(CLOSURE)
         found = self.optimizers[CLOSURE].diagonal()
         self.optimizers[CLOSURE].param_groups[0]["difference_step"] = width
         return found
+
+    def slopes(self) -> list[Tensor]:
+        """Return the gradient, zeros where there is none."""
+        self.begin(GRADIENT)
+        self.run(GRADIENT)
+        return [torch.zeros_like(p) if p.grad is None else p.grad for p in self._parameters]
 
     def _optimizer(self, every: int = 1) -> ESGD:
         alone = {"warmup_probes": 1, "seed": self._seed, "process_group": False}
@@ -88,6 +103,7 @@ class Ways:
             optimizer.probe(loss)
             loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
+        optimizer.zero_grad()
 
     def _by_closure(self, optimizer: ESGD) -> None:
         def closure() -> float:
@@ -103,22 +119,32 @@ class Ways:
 def unchanged(model: nn.Module) -> Iterator[None]:
     """Put back whatever iterations change: values, gradients, buffers, random state."""
     parameters = list(model.parameters())
-    gradients, state = [p.grad for p in parameters], random_state(parameters)
+    state = random_state(parameters)
     values = [p.detach().clone() for p in parameters]
     kept = [
         (m, name, b) for m in model.modules() for name, b in m._buffers.items() if b is not None
     ]
     for module, name, buffer in kept:
         module._buffers[name] = buffer.clone()  # the copies are written to
-    for parameter in parameters:
-        parameter.grad = None
     try:
-        yield
+        with without_gradients(parameters):
+            yield
     finally:
         with torch.no_grad():
             set_values(parameters, values)
-        for parameter, gradient in zip(parameters, gradients, strict=True):
-            parameter.grad = gradient
         for module, name, buffer in kept:
             module._buffers[name] = buffer
         set_random_state(state)
+
+
+@contextmanager
+def without_gradients(tensors: Iterable[Tensor]) -> Iterator[None]:
+    """Set gradients aside, and put the very same tensors back."""
+    kept = [(tensor, tensor.grad) for tensor in tensors]
+    for tensor, _ in kept:
+        tensor.grad = None
+    try:
+        yield
+    finally:
+        for tensor, gradient in kept:
+            tensor.grad = gradient

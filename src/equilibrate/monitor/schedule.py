@@ -31,16 +31,31 @@ class Schedule:
         self._last = 0
         self._spent = 0.0
         self.calls = 0
+        self.waits = False  # whether the last call was due but for the budget
 
     def due(self) -> bool:
         """Count a call, and tell whether it is to be measured."""
         self.calls += 1
+        self.waits = False
         if self._started is None:
             self._started = self._clock()
-        elif self.calls - self._last < self._every or not self._affordable():
+        elif self.calls - self._last < self._every:
+            return False
+        elif not self._affordable():
+            self.waits = True
             return False
         self._last = self.calls
         return True
+
+    def told(self) -> str:
+        """Say what holds a measurement back, and how to change it."""
+        assert self._budget is not None
+        return (
+            f"Measurements took {self._spent:.2g} s so far, above the monitor's budget of "
+            f"{100 * self._budget:.3g}% of the time of the run: the next waits until the run is "
+            f"{self._spent / self._budget:.2g} s old. Monitor(..., budget=None) measures every "
+            f"{self._every} calls at any price; a larger budget measures more often."
+        )
 
     def spend(self, seconds: float) -> None:
         """Note what a measurement took."""

@@ -6,8 +6,10 @@ W&B is `Monitor(model, optimizer, wandb.log)`; MLflow is
 
 import json
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
+from uuid import uuid4
 
 Record = dict[str, Any]
 Sink = Callable[[Record], object]
@@ -26,24 +28,37 @@ def numbers(record: Record) -> dict[str, float]:
 class JSONLines:
     r"""Append every record to a file, one line each; NaN and infinity become null.
 
+    A file may hold many runs: each line begins with the `run` that it is of.
+
+    Args:
+        path: the file; its folder is made.
+        run: a name for this run; by default the time and a few random letters. Give a run that is
+            resumed the name that it had.
+
     Example:
         >>> import tempfile
         >>> path = Path(tempfile.mkdtemp()) / "run.jsonl"
-        >>> JSONLines(path)({"step": 0, "loss": float("nan")})
+        >>> JSONLines(path, run="first")({"step": 0, "loss": float("nan")})
         >>> path.read_text()
-        '{"step": 0, "loss": null}\n'
+        '{"run": "first", "step": 0, "loss": null}\n'
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, run: str | None = None) -> None:
         self.path = Path(path)
+        self.run = _new_name() if run is None else run
         self.path.parent.mkdir(parents=True, exist_ok=True)
         _end_half_line(self.path)
 
     def __call__(self, record: Record) -> None:
         """Write one line; the file is closed in between, so that a killed run loses nothing."""
-        line = json.dumps(_plain(record), allow_nan=False)
+        line = json.dumps(_plain({"run": self.run} | record), allow_nan=False)
         with self.path.open("a") as file:
             file.write(line + "\n")
+
+
+def _new_name() -> str:
+    """Return a name that no other run has; of the system's randomness, which nobody seeds."""
+    return f"{datetime.now():%Y-%m-%d-%H-%M-%S}-{uuid4().hex[:6]}"
 
 
 def _end_half_line(path: Path) -> None:

@@ -1,0 +1,102 @@
+"""A record in one line: the handful of its entries that matter first."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from equilibrate.monitor.stepping import MONITORS, OPTIMIZERS
+
+_DEAD = 0.9  # the share of a layer without curvature from which it is called dead
+_NAMED = 2  # dead layers by name; of more the number
+
+_PRODUCT = "preconditioned/sharpness_times_lr"
+
+
+def summary(record: Mapping[str, Any]) -> str:
+    """Return one line: loss, learning rate times sharpness, condition, dead layers, error of D.
+
+    Takes what a sink is given, and a line read back from `JSONLines`.
+
+    Example:
+        >>> import torch
+        >>> from equilibrate.monitor import Monitor
+        >>> weight = torch.tensor([1.0, 1.0], requires_grad=True)
+        >>> optimizer = torch.optim.SGD([weight], lr=0.03)
+        >>> monitor = Monitor([("w", weight)], optimizer, lambda record: None)
+        >>> record = monitor((torch.tensor([1.0, 100.0]) * weight**2).sum() / 2)
+        >>> print(summary(record))
+        step 0: loss 50.5; lr*sharpness 3 ABOVE its limit 2; condition 100, with ESGD's diagonal 1.5
+    """
+    head = f"step {record.get('step', '?')}: loss {_number(record.get('loss'))}"
+    if "unmeasured" in record:
+        return f"{head}; not measured: {record['unmeasured']}"
+    parts = [head, _verdict(record), _condition(record), _flat(record), _error(record)]
+    return "; ".join(part for part in parts if part)
+
+
+def _verdict(record: Mapping[str, Any]) -> str:
+    if "preconditioned/diagonal" not in record:
+        return ""  # before that entry the product was not always that of the optimizer's own step
+    if _PRODUCT not in record:
+        return f"lr*sharpness not known ({record.get('preconditioned/no_product', '')})"
+    product, limit = record[_PRODUCT], record["preconditioned/stability_limit"]
+    beside = "ABOVE its" if product is not None and product > limit else "of"
+    return f"lr*sharpness {_number(product)} {beside} limit {_number(limit)}"
+
+
+def _condition(record: Mapping[str, Any]) -> str:
+    """Return the condition number before and after; of a tenth where half is not curved at all."""
+    for which in ("condition_median", "condition_top_tenth"):
+        before, after = record.get(which), record.get(f"preconditioned/{which}")
+        if _is_finite(before) and _is_finite(after):
+            whose = _whose(str(record.get("preconditioned/diagonal", OPTIMIZERS)))
+            return f"condition {_number(before)}, with {whose} {_number(after)}"
+    return ""
+
+
+def _whose(owners: str) -> str:
+    """Return whose diagonal it is, in the fewest words."""
+    if owners.startswith(OPTIMIZERS):
+        return "its diagonal"
+    return "ESGD's diagonal" if owners == MONITORS else "its diagonal and ESGD's"
+
+
+def _flat(record: Mapping[str, Any]) -> str:
+    """Return the dead layers, or else the flattest one."""
+    shares = _by_layer(record, "share_flat")
+    dead = [name for name, share in shares.items() if share >= _DEAD]
+    if dead:
+        more = f" and {len(dead) - _NAMED} more" if len(dead) > _NAMED else ""
+        return f"DEAD: {', '.join(dead[:_NAMED])}{more}"
+    if not shares or not max(shares.values()):
+        return ""
+    flattest = max(shares, key=shares.__getitem__)
+    return f"flattest {flattest}, {shares[flattest]:.0%}"
+
+
+def _error(record: Mapping[str, Any]) -> str:
+    """Return how well the optimizer knows its own diagonal of the Hessian, where it keeps one."""
+    whose = str(record.get("preconditioned/diagonal", ""))
+    errors = _by_layer(record, "relative_error")
+    if not errors or not whose.startswith("optimizer's") or "squared gradient" in whose:
+        return ""
+    worst = max(errors, key=errors.__getitem__)
+    return f"diagonal known to {errors[worst]:.0%} (the worst: {worst})"
+
+
+def _by_layer(record: Mapping[str, Any], entry: str) -> dict[str, float]:
+    """Return the finite numbers of one entry, by the name of the layer."""
+    end = f"/{entry}"
+    return {
+        name.removeprefix("layers/").removesuffix(end): float(value)
+        for name, value in record.items()
+        if name.startswith("layers/") and name.endswith(end) and _is_finite(value)
+    }
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value)
+
+
+def _number(value: Any) -> str:
+    return f"{value:.3g}" if _is_finite(value) else "not finite"

@@ -1,0 +1,67 @@
+"""Where a loss has no curvature to show: what to do, in the words of whoever was called."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+_ATTENTION = (
+    "Fused attention has no second derivative. Run the forward pass inside "
+    "`with torch.nn.attention.sdpa_kernel(SDPBackend.MATH):` where the curvature is measured "
+    "(`from torch.nn.attention import SDPBackend`)."
+)
+
+LOOK_AT_THE_BATCH = "If no step was taken yet, look for what is not finite in the batch."
+
+
+def advice(error: Exception, call: str) -> str:
+    """Return what to do about an error of a live loss that `call` was given.
+
+    The words of `LiveLoss` are those of an optimizer's probe; the reason is torch's own.
+
+    Example:
+        >>> advice(RuntimeError("... the graph a second time"), "monitor(loss)")
+        'This loss was already backpropagated. Call monitor(loss) before loss.backward().'
+    """
+    reason = _sentence(str(error.__cause__ or error))
+    if "second time" in reason or "been freed" in reason:
+        return f"This loss was already backpropagated. Call {call} before loss.backward()."
+    if "scaled_dot_product" in reason:
+        return f"{_ATTENTION} The reason: {reason}"
+    if isinstance(error, RuntimeError) and error.__cause__ is not None:
+        return (
+            f"The second derivative of this loss cannot be had. The reason: {reason} Use an "
+            "operation that torch can differentiate twice, at least where the curvature is "
+            "measured."
+        )
+    return reason
+
+
+@contextmanager
+def advised(call: str) -> Iterator[None]:
+    """Raise a RuntimeError that says what to do in place of one from inside a live loss."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
+        raise RuntimeError(advice(error, call)) from error
+
+
+def diverged(loss: float, otherwise: str) -> str:
+    """Return what a loss that is not finite says.
+
+    Example:
+        >>> diverged(float("nan"), "See the log.")
+        'The loss is not finite (nan): the run has diverged. Lower the learning rate. See the log.'
+    """
+    return (
+        f"The loss is not finite ({loss}): the run has diverged. Lower the learning rate. "
+        f"{otherwise}"
+    )
+
+
+def _sentence(text: str) -> str:
+    """Return a text that ends as a sentence does."""
+    text = text.strip()
+    return text if text.endswith((".", "!", "?")) else f"{text}."
