@@ -40,7 +40,9 @@ def _caption(rows: list[Record]) -> str:
     small = ", the small version" if first["small"] else ""
     machine = first["device"] if first["kind"] == "cuda" else f"{first['threads']} CPU threads"
     clock = ", processor time" if first.get("clock") == "process" else ""
-    return f"**{first['model']}**{size}{small}; {machine}{clock}, torch {first['torch']}"
+    runs = len({tuple(r["base"]) for r in rows if "base" in r})
+    mixed = f"; rows of {runs} runs, each over the SGD of its own" if runs > 1 else ""
+    return f"**{first['model']}**{size}{small}; {machine}{clock}, torch {first['torch']}{mixed}"
 
 
 def _against_one(rows: list[Record]) -> str:
