@@ -11,10 +11,11 @@ import equilibrate
 
 SOURCE = Path(equilibrate.__file__).parent
 HEAVY = ("matplotlib", "numpy", "scipy", "ray", "pandas", "equilibrate.study", "equilibrate.paper",
-         "equilibrate.wins", "equilibrate.monitor", "equilibrate.inspect")  # fmt: skip
+         "equilibrate.wins", "equilibrate.rivals", "equilibrate.monitor",
+         "equilibrate.inspect")  # fmt: skip
 
 # Each room may import only those to its right, and torch.
-LAYERS = ["__main__", "cli", "inspect", "wins", "paper", "study", "monitor", "attention",
+LAYERS = ["__main__", "cli", "inspect", "wins", "paper", "study", "rivals", "monitor", "attention",
           "statistics", "optim", "distributed", "rules", "diagonals", "exact", "curvature",
           "kernels"]  # fmt: skip
 

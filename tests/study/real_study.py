@@ -6,7 +6,8 @@ from pathlib import Path
 import torch
 
 from equilibrate.study.choose import Chooser
-from equilibrate.study.methods import METHODS, find_method
+from equilibrate.study.contenders import find_method
+from equilibrate.study.methods import METHODS
 from equilibrate.study.search import random_search, successive_halving
 from equilibrate.study.study import run_study
 from equilibrate.study.trial import Trial

@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from equilibrate.study.alone import Alone
-from equilibrate.study.methods import METHODS, Method, find_method
+from equilibrate.study.contenders import find_method
+from equilibrate.study.methods import METHODS, Method
 from equilibrate.study.problem import Problem
 from tests.study.stacks import CPU, regression, trials, vector_of, without_curvature
 

@@ -15,15 +15,12 @@ import pytest
 from equilibrate.cli import main
 from equilibrate.study import command
 from equilibrate.study.compare import Plan, adapted
+from equilibrate.study.contenders import CONTENDERS, find_method
 from equilibrate.study.journal import Journal
 from equilibrate.study.looks import MissingExtra
-from equilibrate.study.methods import METHODS, find_method
-
-PAGE = (Path(__file__).parents[2] / "docs" / "compare.md").read_text()
-FILE = PAGE.split("```python\n")[1].split("```")[0]
-COMMAND = PAGE.split("```sh\n")[1].split("```")[0].strip()
-FOLDER = Path("out/compare-wave-wave")
-SMALL = ["--methods", "sgd", "--trials", "2", "--epochs", "2", "--threads", "1"]
+from equilibrate.study.methods import METHODS
+from equilibrate.study.problems import BUILT_IN
+from tests.study.page import COMMAND, FILE, FOLDER, SMALL, said, status_of
 
 
 def equilibrate(arguments, folder, **options):
@@ -37,17 +34,6 @@ def user(tmp_path_factory):
     folder = tmp_path_factory.mktemp("user")
     (folder / "wave.py").write_text(FILE)
     return folder, equilibrate(shlex.split(COMMAND)[1:], folder)
-
-
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    """A folder with the user's file, in which the command runs in this process."""
-    (tmp_path / "wave.py").write_text(FILE)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delitem(sys.modules, "wave", raising=False)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr("torch.set_num_threads", lambda threads: None)
-    return tmp_path
 
 
 def test_the_problem_file_of_the_page_is_short():
@@ -103,7 +89,7 @@ def test_a_larger_command_keeps_the_records_and_adds_to_them(here, capsys):
 
 
 OPTIONS = {
-    "halving": ["--search", "halving", "--trials", "3", "--epochs", "3"],
+    "halving": ["--search", "halving", "--trials", "3", "--epochs", "3", "--methods", "adam"],
     "float64": ["--precision", "float64"],
     "a schedule": ["--schedule", "ramp:5+cosine"],
     "momentum": ["--momentum", "0.9"],
@@ -172,17 +158,6 @@ MISTAKES = {
 }  # fmt: skip
 
 
-def status_of(arguments):
-    try:
-        return main(arguments)
-    except SystemExit as stop:  # argparse
-        return stop.code
-
-
-def said(capsys):
-    return capsys.readouterr().err.strip().splitlines()
-
-
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_gets_one_clear_line(mistake, here, capsys):
     arguments, status, words = MISTAKES[mistake]
@@ -190,33 +165,6 @@ def test_a_mistake_gets_one_clear_line(mistake, here, capsys):
     last = said(capsys)[-1]
     assert words in last
     assert last.startswith("equilibrate compare: ")
-
-
-UNREDUCED = """
-from dataclasses import replace
-
-from torch import nn
-
-from wave import wave
-
-
-def squares(output, targets):
-    return (output - targets) ** 2
-
-
-a_loss = replace(wave, loss=squares, error=nn.functional.mse_loss)
-an_error = replace(wave, error=squares)
-"""
-
-
-@pytest.mark.parametrize(("name", "what"), [("a_loss", "loss"), ("an_error", "error")])
-def test_what_is_not_one_number_is_told_before_training(name, what, here, capsys):
-    (here / "unreduced.py").write_text(UNREDUCED)
-    sys.modules.pop("unreduced", None)
-    assert main(["compare", f"unreduced:{name}", *SMALL]) == 2
-    told = f"wave: {what}(output, targets) must be one number, got (20, 1). Reduce it: .mean()"
-    assert told in said(capsys)[-1]
-    assert not (here / "out").exists()
 
 
 def test_without_cuda_it_says_so(here, capsys, monkeypatch):
@@ -326,7 +274,7 @@ def test_help_lists_problems_and_methods(capsys):
     with pytest.raises(SystemExit):
         main(["compare", "--help"])
     text = capsys.readouterr().out
-    for name in (*METHODS, "mnist", "curves-like", "curves-linear", "module:name"):
+    for name in (*CONTENDERS, *BUILT_IN, "module:name"):
         assert f"  {name} " in text
 
 

@@ -11,7 +11,7 @@ from equilibrate.study.fields.distance import outline, signed_distance
 from equilibrate.study.fields.image import grid, image
 from equilibrate.study.fields.networks import NETWORKS
 from equilibrate.study.fields.problems import FIELDS, field_problem, image_error, psnr
-from equilibrate.study.problem import find_problem
+from equilibrate.study.find import find_problem
 from equilibrate.study.problems import BUILT_IN
 
 MADE = {

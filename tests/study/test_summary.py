@@ -103,7 +103,7 @@ def test_a_seed_that_diverged_counts_as_infinite_not_as_its_last_error():
     assert summary.target == 3
     row = next(line for line in table(summary).splitlines() if line.startswith("| SGD"))
     cells = [cell.strip() for cell in row.split("|")]
-    assert (cells[3], cells[6]) == ("diverged", "diverged")  # final error, error at equal time
+    assert (cells[4], cells[7]) == ("diverged", "diverged")  # final error, error at equal time
 
 
 def test_a_seed_that_diverged_from_the_start_has_no_error_at_any_time():
@@ -182,6 +182,21 @@ def test_the_table_says_which_winner_lies_at_an_edge():
     assert "edge" not in table(summarize(TRIALS, [SGD, ADAM]))
 
 
+def test_the_table_warns_in_the_outer_third_of_a_range_and_not_inside():
+    """A sixth at either end: 0.01 * 10^(1/6) = 0.01468, 0.1 / 10^(1/6) = 0.0681."""
+    for rate, said in ((0.0147, 0), (0.0146, 1), (0.068, 0), (0.0682, 1)):
+        text = table(summarize([record("sgd", [9, 1], settings={"lr": rate})], [SGD]))
+        assert text.count("edge of 0.01 to 0.1; the best may lie outside") == said
+
+
+def test_the_table_shows_every_range():
+    text = table(summarize(TRIALS, [SGD, ADAM]))
+    (adam,) = [line for line in text.splitlines() if line.startswith("| Adam")]
+    assert "lr 0.0001 to 0.001, betas (0.9, 0.99) or (0.9, 0.999)" in adam
+    values = plain(summarize(TRIALS, [SGD, ADAM]))["outcomes"]
+    assert values[0]["ranges"] == {"lr": "0.01 to 0.1"}
+
+
 def test_costs_and_errors_are_those_measured_never_interpolated():
     curve = record("sgd", [9, 6, 6, 2], seconds=2.0)
     assert [cost_to(curve, t) for t in (9, 6, 5.9, 2)] == [0, 10, 30, 30]
@@ -193,7 +208,7 @@ def test_the_json_holds_the_numbers_of_the_table_and_is_strict():
     values = json.loads(json.dumps(plain(summary), allow_nan=False))
     for outcome, row in zip(values["outcomes"], table(summary).splitlines()[4:], strict=False):
         assert row.split("|")[1].strip() == outcome["label"]
-        assert row.split("|")[3].split()[0] == f"{outcome['final_error']['median']:.4g}"
+        assert row.split("|")[4].split()[0] == f"{outcome['final_error']['median']:.4g}"
 
 
 def test_the_json_of_a_target_never_reached_is_null():

@@ -14,6 +14,8 @@ from torch import nn
 
 from equilibrate import ESGD
 from equilibrate.paper.records import NotRecorded
+from equilibrate.rivals.muon import MuonAdamW
+from equilibrate.rivals.soap import MissingRival
 from equilibrate.study.journal import read_records
 from equilibrate.study.space import LogUniform
 from equilibrate.wins import command
@@ -21,10 +23,8 @@ from equilibrate.wins.arena import Arena, Job, trainer
 from equilibrate.wins.fight import Plan, fight, tuned
 from equilibrate.wins.fighters import FIGHTERS, SHIPPED_RATE, USUAL
 from equilibrate.wins.grid import at_an_end, rates
-from equilibrate.wins.muon import MuonAdamW
 from equilibrate.wins.page import standing
 from equilibrate.wins.reading import costs, levels, scores, verdict
-from equilibrate.wins.soap import MissingRival
 from equilibrate.wins.tasks import TASKS
 from equilibrate.wins.timing import Pace
 

@@ -5,8 +5,8 @@ from itertools import pairwise
 import pytest
 import torch
 
+from equilibrate.rivals.lbfgs import LBFGS
 from equilibrate.wins.arena import Job, trainer
-from equilibrate.wins.lbfgs import LBFGS
 from equilibrate.wins.tasks import TASKS
 
 

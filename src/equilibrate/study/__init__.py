@@ -3,7 +3,8 @@
 Here are the names that a problem or a method of a user's own is written with (docs/compare.md).
 """
 
-from equilibrate.study.methods import Method, register
+from equilibrate.study.contenders import register
+from equilibrate.study.methods import Method
 from equilibrate.study.problem import Problem
 from equilibrate.study.space import Choice, LogUniform
 

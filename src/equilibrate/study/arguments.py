@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from equilibrate.study.methods import METHODS
+from equilibrate.study.contenders import CONTENDERS
 from equilibrate.study.problems import BUILT_IN
 from equilibrate.study.trial import PRECISIONS
 
@@ -20,11 +20,11 @@ CLUSTER = "train on a Ray cluster: HOST:PORT of its head, or local for one on th
 
 def epilog() -> str:
     """The built-in problems and methods, for the help."""
-    problems = [f"  {name:20}{make(None).name}" for name, make in BUILT_IN.items()]
-    methods = [f"  {name:20}{method.label or name}" for name, method in METHODS.items()]
+    problems = [f"  {name:24}{make(None).name}" for name, make in BUILT_IN.items()]
+    methods = [f"  {name:24}{method.label or name}" for name, method in CONTENDERS.items()]
     return "\n".join(
-        ["problems:", *problems, "  module:name         your own: a Problem in module.py", "",
-         "methods:", *methods, "  module:name         any torch optimizer class, or a Method"]
+        ["problems:", *problems, "  module:name             your own: a Problem in module.py", "",
+         "methods:", *methods, "  module:name             any torch optimizer class, or a Method"]
     )  # fmt: skip
 
 

@@ -13,14 +13,17 @@ import torch
 from equilibrate.study.choose import Chooser
 from equilibrate.study.cluster import connected
 from equilibrate.study.compare import Means, Plan, adapted, compare
+from equilibrate.study.contenders import MethodError, find_method
 from equilibrate.study.device import DeviceError, check_device
 from equilibrate.study.files import StudyError, explained, write_whole
+from equilibrate.study.find import find_problem
 from equilibrate.study.looks import MissingExtra, require_drawing
-from equilibrate.study.methods import Method, find_method
+from equilibrate.study.methods import Method
 from equilibrate.study.outcome import Record
 from equilibrate.study.plots import draw
-from equilibrate.study.problem import Problem, ProblemError, find_problem
+from equilibrate.study.problem import Problem, ProblemError
 from equilibrate.study.problems import BUILT_IN
+from equilibrate.study.rehearse import rehearse
 from equilibrate.study.stopping import exit_status, stoppable
 from equilibrate.study.summary import plain, summarize
 from equilibrate.study.table import table
@@ -35,7 +38,7 @@ def execute(arguments: argparse.Namespace, command: str) -> int:
     try:
         with stoppable():
             run(arguments)
-    except (Refusal, ProblemError, DeviceError) as error:
+    except (Refusal, ProblemError, MethodError, DeviceError) as error:
         return _failed(error, 2)
     except (StudyError, MissingExtra) as error:
         return _failed(error, 1)
@@ -66,6 +69,8 @@ def run(arguments: argparse.Namespace) -> None:
         precision=arguments.precision,
     )
     folder = arguments.out or Path("out") / f"compare-{_slug(arguments.problem)}"
+    if _is_here(arguments):
+        rehearse(plan, device)
     chooser = Chooser(problem, {m.name: m for m in methods}, folder, device, arguments.at_once)
     records = _compare(plan, chooser, arguments)
     _write(records, methods, arguments.target, folder)
@@ -114,7 +119,7 @@ def _problem(arguments: argparse.Namespace) -> Problem:
     if arguments.batch_size:
         problem = replace(problem, batch_size=arguments.batch_size)
     if arguments.problem not in BUILT_IN:
-        if arguments.cluster is None or arguments.device == "cpu":  # else the device is elsewhere
+        if _is_here(arguments):
             problem.check(torch.device(arguments.device))
         return problem
     try:
@@ -124,6 +129,11 @@ def _problem(arguments: argparse.Namespace) -> Problem:
     except (OSError, ValueError, ImportError) as error:  # a file missing, damaged or unreadable
         raise Refusal(str(error)) from error
     return problem
+
+
+def _is_here(arguments: argparse.Namespace) -> bool:
+    """Tell whether the device is this machine's; the GPUs of a cluster are elsewhere."""
+    return arguments.cluster is None or arguments.device == "cpu"
 
 
 def _methods(arguments: argparse.Namespace) -> list[Method]:

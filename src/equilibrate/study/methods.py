@@ -1,11 +1,10 @@
 """The methods a study compares: an optimizer class, what is fixed and what is searched.
 
 The learning-rate ranges of SGD, RMSProp, Jacobi and ESGD, the damping values and RMSProp's decay
-rates are the paper's (section 6). Every learning rate is searched over one decade.
+rates in `METHODS` are the paper's (section 6): one decade of learning rates each, for recorded
+studies. `equilibrate compare` searches wider ones (`contenders`).
 """
 
-import importlib
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -56,24 +55,7 @@ _PAPER_DAMPING = Choice(1e-4, 1e-5, 1e-6)
 # Algorithm 1 with the one product in twenty steps of the paper's experiments (section 7).
 _PAPER_ESGD = {**ALGORITHM_1, "probe_every": 20}
 
-METHODS: dict[str, Method] = {}
-
-
-def register(method: Method) -> Method:
-    """Add a method to those that `compare` knows by name; the name must be free.
-
-    Example:
-        >>> method = register(Method("nadam", torch.optim.NAdam, {"lr": LogUniform(1e-4, 1e-3)}))
-        >>> METHODS.pop("nadam") is method
-        True
-    """
-    if method.name in METHODS:
-        raise ValueError(f"there is a method {method.name!r} already; choose another name")
-    METHODS[method.name] = method
-    return method
-
-
-for _method in (
+_METHODS = (
     Method("sgd", torch.optim.SGD, {"lr": _SGD_RATES}, label="SGD"),
     Method(
         "nag",
@@ -117,42 +99,7 @@ for _method in (
         label="ESGD (Algorithm 1)",
     ),
     Method("esgd", ESGD, {"lr": _SGD_RATES}, label="ESGD (as shipped)"),
-):
-    register(_method)
+)
 
-
-def find_method(name: str) -> Method:
-    """Return a method by its name, or by `module:name` a Method or any torch optimizer class.
-
-    A class is searched over one decade around its own default learning rate.
-
-    Example:
-        >>> find_method("torch.optim:NAdam").space["lr"].decades
-        1.0
-    """
-    if name in METHODS:
-        return METHODS[name]
-    module, _, attribute = name.partition(":")
-    if not attribute or not all(module.split(".")):  # no module, or a relative one
-        raise ValueError(
-            f"no method {name!r}; there are {', '.join(METHODS)}, and others are module:name, such "
-            f"as torch.optim:NAdam"
-        )
-    found = getattr(importlib.import_module(module), attribute, None)
-    if isinstance(found, Method):
-        return found
-    if isinstance(found, type) and issubclass(found, Optimizer):
-        return Method(name, found, {"lr": _around_default(found)}, label=attribute)
-    raise ValueError(f"{name} is neither a Method nor a torch optimizer class")
-
-
-def _around_default(optimizer: type[Optimizer]) -> LogUniform:
-    rate = inspect.signature(optimizer).parameters.get("lr")
-    default = rate.default if rate else None
-    if not isinstance(default, float):
-        raise ValueError(
-            f"{optimizer.__name__} has no default learning rate to search around; write a Method "
-            f"with a range and name it as module:name"
-        )
-    half = 10**0.5
-    return LogUniform(default / half, default * half)
+METHODS: dict[str, Method] = {method.name: method for method in _METHODS}
+"""By name."""

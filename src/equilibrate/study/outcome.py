@@ -19,7 +19,8 @@ Axis = Literal["updates", "seconds"]
 SEARCH_SEED = 0
 """The seed at which settings are searched; the others only repeat the winners."""
 
-_EDGE = 0.1  # share of a range, at either end, that counts as its edge
+EDGE = 0.1
+"""The share of a range, at either end, that counts as its edge."""
 
 
 @dataclass(frozen=True)
@@ -97,30 +98,34 @@ def error_at(record: Record, seconds: float) -> float:
     return [float(error) for spent, error in points if spent <= seconds][-1]
 
 
-def at_edge(settings: Mapping[str, Any], space: Space) -> list[str]:
+def at_edge(settings: Mapping[str, Any], space: Space, *, share: float = EDGE) -> list[str]:
     """Say which searched settings lie at an edge of their range: the optimum may be outside.
 
     The edge of a range is its outer tenth, of a list of three or more numbers its least and its
-    greatest. Two values have no inside, so they have no edge either.
+    greatest. Two values have no inside, so they have no edge either. With a larger `share` those
+    that lie near an edge are named too.
 
     Example:
         >>> at_edge({"lr": 0.098}, {"lr": LogUniform(0.01, 0.1)})
         ['lr 0.098 is at the upper edge of 0.01 to 0.1']
-        >>> at_edge({"lr": 0.03}, {"lr": LogUniform(0.01, 0.1)})
+        >>> at_edge({"lr": 0.075}, {"lr": LogUniform(0.01, 0.1)})
         []
+        >>> at_edge({"lr": 0.075}, {"lr": LogUniform(0.01, 0.1)}, share=1 / 6)
+        ['lr 0.075 is near the upper edge of 0.01 to 0.1']
     """
     found = []
     for name, where in space.items():
-        end = _end(settings[name], where) if name in settings else None
+        end = _end(settings[name], where, share) if name in settings else None
         if end:
+            how = "at" if _end(settings[name], where, EDGE) else "near"
             low, high = _bounds(where)
             found.append(
-                f"{name} {settings[name]:g} is at the {end} edge of {low:.3g} to {high:.3g}"
+                f"{name} {settings[name]:g} is {how} the {end} edge of {low:.3g} to {high:.3g}"
             )
     return found
 
 
-def _end(value: Any, where: LogUniform | Choice) -> str | None:
+def _end(value: Any, where: LogUniform | Choice, share: float) -> str | None:
     if isinstance(where, Choice):
         numbers = len(where.values) > 2 and all(isinstance(v, int | float) for v in where.values)
         ends = dict(zip(_bounds(where), ("lower", "upper"), strict=True)) if numbers else {}
@@ -128,7 +133,7 @@ def _end(value: Any, where: LogUniform | Choice) -> str | None:
     if where.decades == 0:
         return None
     place = math.log10(value / where.low) / where.decades
-    return "lower" if place <= _EDGE else "upper" if place >= 1 - _EDGE else None
+    return "lower" if place <= share else "upper" if place >= 1 - share else None
 
 
 def _bounds(where: LogUniform | Choice) -> tuple[float, float]:

@@ -22,19 +22,16 @@ and `equilibrate compare my_file:wave` compares optimizers on it.
 """
 
 import hashlib
-import importlib
 import inspect
-import os
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from equilibrate.study import form
 from equilibrate.study.naming import digest
 
 Measure = Callable[[Any, Any], Tensor]
@@ -52,8 +49,8 @@ class Problem:
         name: a short name for tables and plots.
         model: called with a seed, returns the network of that seed on the CPU. torch's generator
             has been seeded with it, so a model that initialises itself may ignore the argument.
-        data: called once, returns (inputs, targets): two tensors whose first dimension counts
-            cases.
+        data: called once, returns (inputs, targets): two tensors held in memory, whose first
+            dimension counts cases.
         loss: loss(output, targets), a scalar: the mean over the cases of a batch.
         error: what is reported, a mean over cases as well; None reports the loss.
         batch_size: cases in a batch. The last, incomplete batch of an epoch is left out.
@@ -77,16 +74,30 @@ class Problem:
     error: Measure | None = None
     batch_size: int = 200
 
+    def __post_init__(self) -> None:
+        self._require(form.model_mistake(self.model) or form.data_mistake(self.data))
+        self._require(form.measure_mistake("loss", self.loss))
+        if self.error is not None:
+            self._require(form.measure_mistake("error", self.error))
+
+    def _require(self, mistake: str | None) -> None:
+        if mistake:
+            raise ProblemError(f"{self.name}: {mistake}")
+
     def network(self, seed: int) -> nn.Module:
         """Return the network of a seed, leaving torch's own generator where it was."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            return self.model(seed)
+            network = self.model(seed)
+        self._require(form.network_mistake(network))
+        return network
 
     @cached_property
     def cases(self) -> tuple[Tensor, Tensor]:
         """The inputs and targets, checked."""
-        inputs, targets = self.data()
+        found = self.data()
+        self._require(form.cases_mistake(found))
+        inputs, targets = found
         if len(inputs) != len(targets):
             raise ProblemError(
                 f"{self.name}: data() returned {len(inputs)} inputs and {len(targets)} targets; "
@@ -164,65 +175,8 @@ def require_number(what: str, value: object) -> None:
         )
 
 
-def find_problem(
-    name: str,
-    built_in: Mapping[str, Callable[[Path | None], Problem]],
-    folder: Path | None = None,
-) -> Problem:
-    """Return a built-in problem by its name, or a user's own by `module:name`.
-
-    The module is looked for as Python does, and in the present folder; `name` is a Problem or a
-    function without arguments that returns one.
-
-    Args:
-        name: of the problem.
-        built_in: by name, called with the folder (`problems.BUILT_IN`).
-        folder: of the data files of built-in problems; None for the usual places.
-    """
-    if name in built_in:
-        return built_in[name](folder)
-    module_name, _, attribute = name.partition(":")
-    if not attribute or not all(module_name.split(".")):  # no module, or a relative one
-        raise ProblemError(
-            f"no problem {name!r}; there are {', '.join(built_in)}, and a problem of your own "
-            f"is module:name, such as my_file:my_problem for my_file.py in this folder"
-        )
-    found = _attribute(_module(module_name.removesuffix(".py")), attribute)
-    problem = found() if callable(found) and not isinstance(found, Problem) else found
-    if not isinstance(problem, Problem):
-        raise ProblemError(
-            f"{name} is a {type(problem).__name__}; it must be an equilibrate.study.Problem or a "
-            f"function that returns one"
-        )
-    return problem
-
-
 def _moved(tensor: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
     return tensor.to(device, dtype if tensor.is_floating_point() else tensor.dtype)
-
-
-def _module(name: str) -> Any:
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())  # as `python -m` does
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if not f"{name}.".startswith(f"{error.name}."):
-            raise  # the module is there and misses something of its own
-        raise ProblemError(
-            f"there is no module {name!r} here or on Python's path; is {name.replace('.', '/')}.py "
-            f"in this folder?"
-        ) from error
-
-
-def _attribute(module: Any, name: str) -> Any:
-    try:
-        return getattr(module, name)
-    except AttributeError as error:
-        names = [n for n, thing in vars(module).items() if isinstance(thing, Problem)]
-        raise ProblemError(
-            f"{module.__name__} has no {name!r}; problems in it: {', '.join(names) or 'none'}"
-        ) from error
 
 
 def _source(function: Measure) -> str:

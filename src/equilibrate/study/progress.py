@@ -1,5 +1,6 @@
 """Progress on stderr: a bar with the time left on a terminal, a line now and then elsewhere."""
 
+import math
 import sys
 import time
 from dataclasses import dataclass, field
@@ -44,12 +45,17 @@ class Progress:
         self.pace.note(self.worked, self.total, time.perf_counter())
         self._show()
 
+    def finish(self) -> None:
+        """Count what was not needed as done: a recursion ended early, say."""
+        if self.done < self.total:
+            self.advance(self.total, computed=False)
+
     def left(self) -> str:
         """Return the time left at the pace so far; a question mark before any work."""
         if self.done >= self.total:
             return "done"
         left = self.pace.left(self.worked, self.total - self.done, time.perf_counter())
-        return "? left" if left is None else f"{clock(left)} left"
+        return "? left" if left is None else f"{clock(math.ceil(left))} left"
 
     def _show(self) -> None:
         if self.stream is None:

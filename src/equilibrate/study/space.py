@@ -32,6 +32,11 @@ class LogUniform:
         """The width of the range, in powers of ten."""
         return math.log10(self.high / self.low)
 
+    @property
+    def words(self) -> str:
+        """The range, for people."""
+        return f"{self.low:.3g} to {self.high:.3g}"
+
     def draw(self, generator: random.Random) -> float:
         """Draw one number, rounded to four digits: a settings file is read by people."""
         exponent = generator.uniform(math.log10(self.low), math.log10(self.high))
@@ -51,6 +56,11 @@ class Choice:
 
     def __init__(self, *values: Any) -> None:
         object.__setattr__(self, "values", values)
+
+    @property
+    def words(self) -> str:
+        """The values, for people."""
+        return " or ".join(map(str, self.values))
 
     def draw(self, generator: random.Random) -> Any:
         """Draw one value."""

@@ -4,7 +4,7 @@ import dataclasses
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from equilibrate.study.methods import Method
@@ -25,6 +25,8 @@ from equilibrate.study.strict_json import strict
 
 Profile = dict[str, list[tuple[float, float]]]
 
+_OUTER = 1 / 6  # of a range, at either end: together its outer third
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -36,7 +38,8 @@ class Outcome:
         trials: of the search, by status: finished, diverged, cut.
         settings: of the winner; None where no trial finished.
         searched: those of its settings that were searched.
-        edges: a sentence for each of them at the edge of its range.
+        ranges: where each of these was searched, in words.
+        edges: a sentence for each of them in the outer third of its range.
         seeds: that the winner was trained with.
         final_error: of the winner, over its seeds; infinite where one diverged.
         updates: to the target; infinite where a seed never reached it.
@@ -49,6 +52,7 @@ class Outcome:
     trials: Mapping[str, int]
     settings: Mapping[str, Any] | None = None
     searched: Mapping[str, Any] | None = None
+    ranges: Mapping[str, str] = field(default_factory=dict)
     edges: Sequence[str] = ()
     seeds: Sequence[int] = ()
     final_error: Spread | None = None
@@ -158,7 +162,8 @@ def _outcome(
 ) -> Outcome:
     searched = [r["status"] for r in records if r["seed"] == SEARCH_SEED]
     counts = {status: searched.count(status) for status in ("finished", "diverged", "cut")}
-    outcome = Outcome(method.name, method.label or method.name, counts)
+    ranges = {name: where.words for name, where in method.space.items()}
+    outcome = Outcome(method.name, method.label or method.name, counts, ranges=ranges)
     if method.name not in winners:
         return outcome
     best, clocked = winners[method.name], timed.get(method.name, [])
@@ -170,7 +175,7 @@ def _outcome(
         outcome,
         settings=settings,
         searched={key: settings[key] for key in method.space if key in settings},
-        edges=at_edge(settings, method.space),
+        edges=at_edge(settings, method.space, share=_OUTER),
         seeds=[record["seed"] for record in best],
         final_error=Spread.of(map(final_error, best)),
         updates=Spread.of(updates),

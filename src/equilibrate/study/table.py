@@ -82,7 +82,13 @@ def _value(value: Any) -> str:
 
 
 def _heads(summary: Summary) -> list[str]:
-    heads = ["method", "best settings", "final error", f"updates to {_number(summary.target)}"]
+    heads = [
+        "method",
+        "best settings",
+        "searched",
+        "final error",
+        f"updates to {_number(summary.target)}",
+    ]
     if summary.equal_seconds is not None:
         seconds = f"{summary.equal_seconds:.3g}"
         heads += [f"seconds to {_number(summary.target)}", f"error after {seconds} s"]
@@ -90,7 +96,9 @@ def _heads(summary: Summary) -> list[str]:
 
 
 def _row(summary: Summary, outcome: Outcome) -> list[str]:
-    cells = [literal(outcome.label), settings_text(outcome.searched or {}) or "-"]
+    cells = [literal(outcome.label), literal(settings_text(outcome.searched or {})) or "-"]
+    ranges = ", ".join(f"{name} {words}" for name, words in outcome.ranges.items())
+    cells += [literal(ranges) or "-"]
     cells += [_spread(outcome.final_error), _cost(outcome.updates, "{:,.0f}")]
     if summary.equal_seconds is not None:
         cells += [_cost(outcome.seconds, "{:,.3g}"), _spread(outcome.error_then)]
@@ -128,7 +136,8 @@ def _number(value: float | None) -> str:
 def _notes(summary: Summary) -> list[str]:
     kind = "as given" if summary.target_given else "the worst of the methods' final errors"
     seeds = sorted({seed for outcome in summary.outcomes for seed in outcome.seeds})
-    notes = [f"{literal(o.label)}: {edge}; a wider range may do better"
+    notes = [f"{literal(o.label)}: {edge}; the best may lie outside: write a Method "
+             f"with a range further that way"
              for o in summary.outcomes for edge in o.edges]  # fmt: skip
     notes += [f"{literal(o.label)}: no trial finished; search smaller learning rates. "
               f"`equilibrate inspect` tells whether the loss is a number at the start"

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from equilibrate.paper.records import NotRecorded, Store
+from equilibrate.rivals.soap import soap
 from equilibrate.study.alone import Alone
 from equilibrate.study.journal import Journal, Record, read_records
 from equilibrate.study.naming import canonical, digest
@@ -24,7 +25,6 @@ from equilibrate.study.progress import Progress
 from equilibrate.study.study import run_study
 from equilibrate.study.trial import Trial
 from equilibrate.wins.fighters import FIGHTERS, is_ours
-from equilibrate.wins.soap import soap
 from equilibrate.wins.tasks import Task
 
 POINTS = 100  # of a curve

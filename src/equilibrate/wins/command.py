@@ -8,6 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from equilibrate.paper.records import NotRecorded
+from equilibrate.rivals.soap import MissingRival
 from equilibrate.study.arguments import count, few, seed, share, typed
 from equilibrate.study.device import check_device
 from equilibrate.study.files import StudyError
@@ -18,7 +19,6 @@ from equilibrate.wins.fighters import BASELINE, FIGHTERS, OURS
 from equilibrate.wins.fought import fought
 from equilibrate.wins.page import page
 from equilibrate.wins.publish import draw, publish
-from equilibrate.wins.soap import MissingRival
 from equilibrate.wins.tasks import TASKS
 from equilibrate.wins.terms import Terms
 

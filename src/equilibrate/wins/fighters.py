@@ -14,11 +14,11 @@ import torch
 from torch.optim import Optimizer
 
 from equilibrate.optim import ESGD
+from equilibrate.rivals.lbfgs import LBFGS
+from equilibrate.rivals.muon import MuonAdamW
+from equilibrate.rivals.soap import make_soap
 from equilibrate.study.methods import Method
 from equilibrate.study.space import LogUniform
-from equilibrate.wins.lbfgs import LBFGS
-from equilibrate.wins.muon import MuonAdamW
-from equilibrate.wins.soap import make_soap
 
 OURS = "esgd"
 """The fighter that the others are rivals of."""

@@ -1,0 +1,127 @@
+"""Problems of another form than `Problem` asks for: one line that shows the right one."""
+
+import sys
+from importlib import import_module
+
+import pytest
+import torch
+
+from equilibrate.cli import main
+from equilibrate.study import form
+from tests.study.page import SMALL, said
+
+UNREDUCED = """
+from dataclasses import replace
+
+from torch import nn
+
+from wave import wave
+
+
+def squares(output, targets):
+    return (output - targets) ** 2
+
+
+a_loss = replace(wave, loss=squares, error=nn.functional.mse_loss)
+an_error = replace(wave, error=squares)
+"""
+
+
+@pytest.mark.parametrize(("name", "what"), [("a_loss", "loss"), ("an_error", "error")])
+def test_what_is_not_one_number_is_told_before_training(name, what, here, capsys):
+    (here / "unreduced.py").write_text(UNREDUCED)
+    sys.modules.pop("unreduced", None)
+    assert main(["compare", f"unreduced:{name}", *SMALL]) == 2
+    told = f"wave: {what}(output, targets) must be one number, got (20, 1). Reduce it: .mean()"
+    assert told in said(capsys)[-1]
+    assert not (here / "out").exists()
+
+
+FORMS = """
+import numpy
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from equilibrate.study import Problem
+from wave import data, model
+
+dataset = TensorDataset(*data())
+loader = DataLoader(dataset, batch_size=20)
+two_batches = DataLoader(dataset, batch_size=500)
+
+
+def wave_of(model=model, data=data, loss=nn.functional.mse_loss, error=None):
+    return Problem("wave", model, data, loss, error, batch_size=20)
+
+
+def seedless():
+    return model(0)
+
+
+a_network = model(0)
+makers = {
+    "without_a_seed": lambda: wave_of(model=seedless),
+    "a_network_for_a_model": lambda: wave_of(model=model(0)),
+    "no_network": lambda: wave_of(model=lambda seed: None),
+    "a_loader": lambda: wave_of(data=lambda: loader),
+    "a_loader_of_two": lambda: wave_of(data=lambda: two_batches),
+    "a_dataset": lambda: wave_of(data=lambda: dataset),
+    "a_loader_itself": lambda: wave_of(data=loader),
+    "a_tuple_itself": lambda: wave_of(data=data()),
+    "data_of_a_seed": lambda: wave_of(data=lambda seed: data()),
+    "arrays": lambda: wave_of(data=lambda: (numpy.ones((40, 1)), numpy.ones((40, 1)))),
+    "one_tensor": lambda: wave_of(data=lambda: torch.ones(40, 1)),
+    "three": lambda: wave_of(data=lambda: (*data(), data()[0])),
+    "numbers": lambda: wave_of(data=lambda: (torch.tensor(1.0), torch.tensor(1.0))),
+    "a_class_for_a_loss": lambda: wave_of(loss=nn.MSELoss),
+    "a_word_for_an_error": lambda: wave_of(error="mae"),
+}
+globals().update(makers)
+"""
+
+TENSORS = "it must return (inputs, targets), two tensors in memory"
+FROM_LOADER = "`batches = list(loader)` and `inputs, targets = map(torch.cat, zip(*batches))`"
+FROM_DATASET = "`loader = DataLoader(dataset, batch_size=len(dataset))` and `inputs, targets = "
+ILL_FORMED = {
+    "without_a_seed": "called with a seed, which seedless() does not take; write def model(seed)",
+    "a_network_for_a_model": "give the function that makes it: model=model, not model=model(0)",
+    "no_network": "model(seed) returned a NoneType; it must return a torch.nn.Module",
+    "a_loader": FROM_LOADER,
+    "a_loader_of_two": FROM_LOADER,
+    "a_dataset": FROM_DATASET,
+    "a_loader_itself": FROM_LOADER,
+    "a_tuple_itself": "data is a tuple; it must be a function, data=lambda: (inputs, targets)",
+    "data_of_a_seed": "data is called without arguments, which <lambda>(seed) needs; write def",
+    "arrays": f"{TENSORS}: torch.as_tensor(array) makes one of an array",
+    "one_tensor": f"data() returned a Tensor; {TENSORS}",
+    "three": f"data() returned a tuple of Tensor, Tensor, Tensor; {TENSORS}",
+    "numbers": "its first dimension must count cases",
+    "a_class_for_a_loss": "give a loss of that class: loss=MSELoss()",
+    "a_word_for_an_error": "error is a str; it must be a function, error(output, targets)",
+    "model": "ill_formed:model is a function; it must be an equilibrate.study.Problem",
+    "a_network": "ill_formed:a_network is a Sequential; it must be an equilibrate.study.Problem",
+}
+
+
+@pytest.mark.parametrize("name", ILL_FORMED)
+@pytest.mark.parametrize("room", ["compare", "inspect"])
+def test_a_problem_of_another_form_gets_one_line_with_the_right_one(room, name, here, capsys):
+    (here / "ill_formed.py").write_text(FORMS)
+    sys.modules.pop("ill_formed", None)
+    assert main([room, f"ill_formed:{name}"]) == 2
+    assert ILL_FORMED[name] in said(capsys)[-1]
+    assert not (here / "out").exists()
+
+
+def test_the_two_lines_that_make_tensors_do(here):
+    (here / "ill_formed.py").write_text(FORMS)
+    sys.modules.pop("ill_formed", None)
+    sys.path.insert(0, str(here))
+    names = {"torch": torch, **vars(import_module("ill_formed"))}
+    for lines in (form._LOADER, form._DATASET):
+        made = dict(names)
+        for line in lines.split("`")[1::2]:
+            exec(line, made)
+        for part, whole in zip((made["inputs"], made["targets"]), names["data"](), strict=True):
+            assert torch.equal(part, whole)
