@@ -43,6 +43,7 @@ addEventListener("load", () => {
     scripts: document.scripts.length, images: document.images.length,
     links: [...document.querySelectorAll("[src],link[href]")].length,
     heading: document.querySelector("h1").innerText,
+    verdict: document.querySelector("#verdict").innerText,
     rows: document.querySelectorAll("#spectra tbody tr").length,
     page: document.documentElement.scrollWidth, window: innerWidth,
     overflow: Math.max(...cells)}) + "END";
@@ -86,7 +87,8 @@ def test_every_plot_is_drawn_and_told_without_an_error(page, tmp_path, width):
     assert found["problems"] == []
     assert [line for line in run.stderr.splitlines() if ":CONSOLE" in line] == []
     assert all(found["hovered"])
-    assert found["rows"] == 4
+    assert found["rows"] == 8  # four of spectra, four of learning rates
+    assert found["verdict"].startswith(("Yes, ", "No, ", "No help "))
     assert found["window"] == width
     assert found["page"] <= width
     assert found["overflow"] <= 0

@@ -2,8 +2,12 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from equilibrate.inspect.findings import DAMPING, Findings
+from equilibrate.inspect.numbers import in_words
+from equilibrate.monitor.denominators import stability_limit
+from equilibrate.monitor.interval import Interval
 from equilibrate.monitor.learning_rate import rate_and_edge
 
 _WANTED_ERROR = 0.15  # of the first diagonal; ESGD's default of 20 probes leaves 0.14 to 0.16
@@ -24,24 +28,50 @@ def suggestions(found: Findings) -> list[Suggestion]:
     return [_learning_rate(found), _damping(found), _warmup(found)]
 
 
-def rate_limit(found: Findings, preconditioner: str) -> float:
-    """Return 2 over the largest eigenvalue: beyond it a step on the quadratic overshoots."""
-    largest = found.spectra[preconditioner].largest.value
-    return 2 / largest if largest > 0 else math.inf
+MOMENTA: dict[str, dict[str, Any]] = {
+    "no momentum": {},
+    "Nesterov's, 0.9": {"momentum": 0.9, "nesterov": True},
+    "heavy-ball, 0.9": {"momentum": 0.9},
+    "averaged (Adam), 0.9": {"betas": (0.9, 0.999)},
+}
+"""Kinds of momentum, each as the optimizer's settings that mean it; Adam's is the last."""
+
+
+def rate_limit(found: Findings, preconditioner: str, momentum: str = "no momentum") -> Interval:
+    """Return the learning rate beyond which steps on the quadratic overshoot and grow.
+
+        2 / largest                      without momentum
+        2 (1 + m) / (1 + 2 m) / largest  with Nesterov's
+        2 (1 + m) / largest              with heavy-ball momentum
+        2 (1 + b) / (1 - b) / largest    where the gradient is averaged with weight b, as in Adam
+
+    `largest` is the largest eigenvalue after preconditioning (`monitor.denominators`). An averaged
+    gradient is heavy-ball momentum with a learning rate of lr (1 - b): hence 19 times that of
+    none for Adam's 0.9.
+    """
+    limit = stability_limit(MOMENTA[momentum])
+    largest = found.spectra[preconditioner].largest
+    # Where nothing curves upwards no rate overshoots.
+    return Interval(limit, limit, limit) / largest
 
 
 def _learning_rate(found: Findings) -> Suggestion:
-    """Suggest as `monitor.suggest_learning_rate` does: a third of the edge of stability."""
+    """Suggest as `monitor.suggest_learning_rate` does: a third of the estimated edge."""
     spectrum = found.spectra["equilibration"]
     ends = spectrum.smallest.value, spectrum.largest.value
     rate, edge = rate_and_edge(*ends)
-    with_momentum, _ = rate_and_edge(*ends, momentum=0.9)
+    with_momentum, nesterov = rate_and_edge(*ends, momentum=0.9, nesterov=True)
+    _, heavy_ball = rate_and_edge(*ends, momentum=0.9)
+    smallest, largest = in_words(spectrum.smallest), in_words(spectrum.largest)
     text = (
-        f"The eigenvalues of the preconditioned Hessian reach from {spectrum.smallest} to "
-        f"{spectrum.largest}. Steps turn unstable beyond 2 over the largest size, {edge:.2g}: "
-        f"start at a third of that, with a momentum of 0.9 at {with_momentum:.2g}. Search a factor "
-        f"of three to both sides, further up while runs stay stable. This holds for these weights: "
-        f"sharpness moves during training, and noise between batches asks for less."
+        f"The eigenvalues of the preconditioned Hessian reach from {smallest} to {largest}. "
+        f"Without momentum steps are estimated to turn unstable at 2 over the largest size, "
+        f"{edge:.2g}, which is exact for a quadratic alone: start at a third of that. With "
+        f"momentum 0.9, Nesterov's or heavy-ball, start at {with_momentum:.2g}, a third of the "
+        f"edge of Nesterov's, {nesterov:.2g}: that of heavy-ball is {heavy_ball:.2g}, but networks "
+        f"fail far below it. Search a factor of three to both sides, further up while runs stay "
+        f"stable. All of this is of one batch at these weights: sharpness moves during training, "
+        f"and noise between batches asks for less."
     )
     return Suggestion("lr", f"{rate:.2g}, search {rate / 3:.2g} to {3 * rate:.2g}", text)
 

@@ -12,12 +12,14 @@ import torch
 
 from equilibrate.inspect import report
 from equilibrate.inspect.findings import FULL, QUICK
-from equilibrate.inspect.measure import inspect
+from equilibrate.inspect.measure import inspect, work
 from equilibrate.inspect.subject import InspectError, Subject
+from equilibrate.inspect.verdict import beside, verdict
 from equilibrate.study.arguments import count, seed
 from equilibrate.study.device import DeviceError, check_device
 from equilibrate.study.files import meant, require_folder, told
-from equilibrate.study.problem import Problem, ProblemError, find_problem
+from equilibrate.study.find import find_problem
+from equilibrate.study.problem import Problem, ProblemError
 from equilibrate.study.problems import BUILT_IN
 from equilibrate.study.progress import Progress
 
@@ -67,15 +69,12 @@ def run(arguments: argparse.Namespace, command: str) -> Path:
     problem = _problem(arguments)
     device = torch.device(arguments.device)
     subject = Subject(problem, seed=arguments.seed, device=device, batches=budget.batches)
-    exact = min(budget.steps * budget.starts, subject.size)
-    blocks = 2 * min(budget.layers, len(subject.names)) * budget.layer_steps
     report.make_room(place)
-    total = 2 * subject.batches * budget.probes + 4 * exact + blocks
-    progress = Progress(subject.name[:22], total)
+    progress = Progress(subject.name[:22], work(subject, budget))
     found = inspect(subject, budget, quick=arguments.quick, progress=progress)
-    if progress.done < progress.total:
-        progress.advance(progress.total)  # a recursion ended early
+    progress.finish()
     report.write(found, place, command=command)
+    print(f"{verdict(found)} {beside(found)}")
     return path
 
 

@@ -6,6 +6,7 @@ of the Hessian in them: rows with the largest sum of squares, which is what the 
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from torch import Tensor
 
@@ -13,6 +14,9 @@ from equilibrate.inspect.findings import Block, Budget, Layer
 from equilibrate.inspect.subject import Subject
 from equilibrate.monitor.spectrum import spectrum
 from equilibrate.study.progress import Progress
+
+LAYER_WORK = 1 / 6
+"""A product with a layer's block in products with the whole Hessian: 7 ms and 40 on CURVES-like."""
 
 
 def most_curved(mean_squares: Sequence[Tensor], count: int) -> list[int]:
@@ -49,7 +53,7 @@ def with_blocks(
                 steps=budget.layer_steps,
                 starts=1,
                 seed=subject.seed,
-                told=progress.advance,
+                told=partial(progress.advance, LAYER_WORK),
             )
             blocks[name] = Block(seen.largest, seen.condition(0.5), seen.condition(0.9))
         found[i] = replace(found[i], blocks=blocks)

@@ -16,7 +16,7 @@ from torch import Tensor
 from equilibrate.inspect.comparison import distances, scaled_histories
 from equilibrate.inspect.findings import DAMPING, Budget, Findings, Layer
 from equilibrate.inspect.gradients import Gradients
-from equilibrate.inspect.layer_spectra import most_curved, with_blocks
+from equilibrate.inspect.layer_spectra import LAYER_WORK, most_curved, with_blocks
 from equilibrate.inspect.subject import InspectError, Subject
 from equilibrate.monitor.distances import noise_share
 from equilibrate.monitor.errors import batch_error, error_by_probes, one_probe_error
@@ -68,6 +68,10 @@ def inspect(subject: Subject, budget: Budget, *, quick: bool, progress: Progress
     divisors, chosen = Divisors(squares, torch.sqrt), most_curved(squares, budget.layers)
     spectra["equilibration"] = _spectrum(subject, budget, divisors, progress)
     layers = with_blocks(layers, subject, budget, divisors, chosen, progress)
+    taken = [subject.parameters[i] for i in chosen]  # small ones, or fewer, leave work undone
+    progress.advance(
+        _layer_work(subject.parameters, budget) - _layer_work(taken, budget), computed=False
+    )
     del squares, divisors
     signed = _probe(subject, budget, progress).mean
     spectra["jacobi"] = _spectrum(subject, budget, Divisors(signed, torch.abs), progress)
@@ -84,6 +88,29 @@ def inspect(subject: Subject, budget: Budget, *, quick: bool, progress: Progress
         small_share=float(histories.square().mean(0).sqrt().quantile(0.05)),
         seconds=time.perf_counter() - started,
     )  # fmt: skip
+
+
+def work(subject: Subject, budget: Budget) -> float:
+    """Return what `inspect` tells a progress bar in all: products with the whole Hessian, or so.
+
+    Example:
+        >>> from equilibrate.inspect.findings import QUICK
+        >>> from equilibrate.study.problem import Problem
+        >>> data = lambda: (torch.ones(40, 3), torch.ones(40, 1))
+        >>> line = Problem("line", lambda seed: torch.nn.Linear(3, 1), data, torch.mul, None, 10)
+        >>> subject = Subject(line, seed=0, device=torch.device("cpu"), batches=4)
+        >>> work(subject, QUICK)  # 2 * 16 probes, 4 spectra of 4, 2 * (3 + 1) products of a sixth
+        49.333333333333336
+    """
+    probes = 2 * subject.batches * budget.probes
+    spectra = 4 * min(budget.steps * budget.starts, subject.size)
+    return probes + spectra + _layer_work(subject.parameters, budget)
+
+
+def _layer_work(layers: Sequence[Tensor], budget: Budget) -> float:
+    """Return the work of the spectra of so many layers as are in the budget: of the largest."""
+    steps = sorted((min(budget.layer_steps, p.numel()) for p in layers), reverse=True)
+    return 2 * LAYER_WORK * sum(steps[: budget.layers])
 
 
 def _spectrum(

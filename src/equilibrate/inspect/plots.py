@@ -7,7 +7,9 @@ import torch
 
 from equilibrate.inspect.advice import rate_limit
 from equilibrate.inspect.findings import PRECONDITIONERS, Findings, Layer
+from equilibrate.inspect.numbers import in_words, short
 from equilibrate.inspect.svg import Plot, decades, log_scale
+from equilibrate.inspect.verdict import condition
 from equilibrate.monitor.interval import Interval
 from equilibrate.monitor.spectrum import Spectrum
 from equilibrate.paper.drawing import BLUE, GREEN, GREY, VERMILION
@@ -36,7 +38,7 @@ def density(name: str, found: Spectrum) -> str:
     plot = Plot(PRECONDITIONERS[name], _signed, log_scale(least, 1.0))
     plot.y_axis(decades(least, 1.0, 5), "share of directions")
     names = {-1.0: "-1", -1e-2: "-0.01", -1e-4: "-1e-4", 1e-4: "1e-4", 1e-2: "0.01", 1.0: "1"}
-    plot.x_axis([*names.items()], f"curvature / {radius:.3g}")
+    plot.x_axis([*names.items()], f"curvature / {short(radius)}")
     edges = bin_edges()
     wide = [-1.001, *edges[1:-1], 1.001]
     masses = found.masses(torch.tensor(wide, dtype=torch.float64) * radius).tolist()
@@ -48,38 +50,41 @@ def density(name: str, found: Spectrum) -> str:
     return plot.svg()
 
 
-def _ranges(title: str, label: str, rows: dict[str, Interval]) -> str:
-    """One row for each preconditioner: a value and its interval on a logarithmic axis."""
-    finite = [x for i in rows.values() for x in (i.low, i.value, i.high) if 0 < x < math.inf]
+def _ranges(title: str, label: str, rows: Sequence[tuple[str, str, Interval]]) -> str:
+    """One row for each (name, preconditioner, interval), on a logarithmic axis."""
+    numbers = [(i.low, i.value, i.high) for _, _, i in rows]
+    finite = [x for row in numbers for x in row if 0 < x < math.inf]
     low, high = min(finite, default=1.0) / 1.5, max(finite, default=1.0) * 1.5
     plot = Plot(title, log_scale(low, high), lambda y: y, height=76 + 22 * len(rows), left=94)
     plot.x_axis(decades(low, high, 5), label)
-    for place, (name, interval) in enumerate(rows.items()):
+    for place, (name, kind, interval) in enumerate(rows):
         y = 1 - (place + 0.5) / len(rows)
-        plot.row_name(y, name if name != "gradient" else "sq. gradient")
-        numbers = interval.low, interval.value, interval.high
-        plot.range(numbers, y, COLOURS[name], f"{PRECONDITIONERS[name]}: {interval}")
+        plot.row_name(y, name)
+        plot.range(
+            numbers[place], y, COLOURS[kind], f"{PRECONDITIONERS[kind]}: {in_words(interval)}"
+        )
     return plot.svg()
 
 
+def _short(kind: str) -> str:
+    return "sq. gradient" if kind == "gradient" else kind
+
+
 def conditions(found: Findings) -> str:
-    """The largest |curvature| over the median one."""
-    rows = {name: spectrum.condition(0.5) for name, spectrum in found.spectra.items()}
-    return _ranges("Condition number", "largest |curvature| / median |curvature|", rows)
+    """The largest |curvature| over the mean one."""
+    rows = [(_short(kind), kind, condition(seen)) for kind, seen in found.spectra.items()]
+    return _ranges("Condition number", "largest |curvature| / mean |curvature|", rows)
 
 
 def limits(found: Findings) -> str:
-    """The largest learning rate that does not overshoot."""
-    rows = {}
-    for name, spectrum in found.spectra.items():
-        if spectrum.largest.value > 0:
-            two = Interval(2.0, 2.0, 2.0)
-            rows[name] = Interval(rate_limit(found, name), *_bounds(two / spectrum.largest))
-    return _ranges("Learning rate at which a step overshoots", "2 / largest curvature", rows)
-
-
-def _bounds(interval: Interval) -> tuple[float, float]:
-    return interval.low, interval.high
+    """The largest learning rate that does not overshoot: of each without momentum, and of Adam."""
+    names = {"gradient": "RMSProp"}
+    rows = [(names.get(kind, kind), kind, rate_limit(found, kind)) for kind in found.spectra]
+    rows.append(("Adam", "gradient", rate_limit(found, "gradient", "averaged (Adam), 0.9")))
+    shown = [row for row in rows if row[2].value < math.inf]
+    return _ranges(
+        "Learning rate at which a step overshoots", "no momentum; Adam: beta1 0.9", shown
+    )
 
 
 def diagonals(found: Findings) -> str:
@@ -132,7 +137,8 @@ def sharpness(found: Findings) -> str:
     plot.x_axis(decades(low, high, 5), "over the model's own")
     for place, layer, kind, largest in rows:
         numbers = Interval(*(getattr(largest, n) / whole[kind] for n in ("value", "low", "high")))
-        told = f"{layer.name}, {PRECONDITIONERS[kind]}: {largest}, the model {whole[kind]:.3g}"
+        of_all = short(whole[kind])
+        told = f"{layer.name}, {PRECONDITIONERS[kind]}: {in_words(largest)}, the model {of_all}"
         shift = -4.0 if kind == "none" else 4.0
         span = numbers.low, numbers.value, numbers.high
         plot.range(span, _row(place, taken), COLOURS[kind], told, shift)

@@ -6,25 +6,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from equilibrate.inspect import plots
-from equilibrate.inspect.advice import rate_limit, suggestions
+from equilibrate.inspect.advice import MOMENTA, rate_limit, suggestions
 from equilibrate.inspect.findings import DAMPING, PAIRS, PRECONDITIONERS, Findings
+from equilibrate.inspect.numbers import in_words, short
+from equilibrate.inspect.style import STYLE
+from equilibrate.inspect.verdict import beside, condition, verdict
 from equilibrate.monitor.interval import Interval
 from equilibrate.paper import html
 from equilibrate.study.progress import clock
 from equilibrate.study.provenance import versions
-
-STYLE = """
-.plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 21rem), 1fr));
-  gap: 1rem 2rem; margin: 1rem 0; align-items: start; }
-svg.plot { width: 100%; height: auto; display: block; font: 11px system-ui, sans-serif; }
-svg.plot text { fill: #333; } svg.plot .title { font-weight: 600; font-size: 12px; fill: #1a1a1a; }
-svg.plot .grid { stroke: #e4e4e4; } svg.plot .axis { stroke: #777; }
-svg.plot .hit { stroke-width: 12; stroke-opacity: 0; pointer-events: stroke; }
-svg.plot .mark:hover { opacity: .6; }
-.key span { white-space: nowrap; margin-right: 1.2rem; } .key i { display: inline-block;
-  width: .8rem; height: .8rem; border-radius: .4rem; margin-right: .35rem; }
-summary { cursor: pointer; }
-"""
 
 _QUICK = (
     "Quick inspection: few probes and short recursions. The intervals say what that leaves open; "
@@ -62,7 +52,12 @@ def _head(found: Findings) -> list[str]:
         f"{found.batch_size}; the loss on {len(found.losses)} batches is {losses}. Hover over any "
         f"mark, or open the tables, for the exact numbers."
     )
-    head = [f"<h1>Curvature of {html.text(found.name)}</h1>", f"<p>{html.text(about)}</p>"]
+    head = [
+        f"<h1>Curvature of {html.text(found.name)}</h1>",
+        f'<p id="verdict"><strong>{html.text(verdict(found))}</strong> '
+        f"{html.text(beside(found))}</p>",
+        f"<p>{html.text(about)}</p>",
+    ]
     return [*head, f'<p class="quick">{html.text(_QUICK)}</p>'] if found.quick else head
 
 
@@ -83,25 +78,41 @@ def _spectra(found: Findings) -> str:
     note += (
         "The model is small: every eigenvalue is exact."
         if complete
-        else "The smallest |curvature| cannot be found by products, so that the condition number "
-        "is that of the upper half of the directions, |curvature| at its largest over its median. "
-        "Its lower bound is certain, its upper bound often infinite: half of the directions may "
-        "not be curved at all."
+        else "The condition number is the largest |curvature| over its mean. Over its median it "
+        "is often open: products cannot find the smallest |curvature|, and half of the directions "
+        "may not be curved at all; its lower bound is certain."
     )
     drawn = [plots.density(name, spectrum) for name, spectrum in found.spectra.items()]
-    header = ("preconditioner", "largest", "smallest", "negative share", "largest / median",
-              "largest / 90% quantile", "lr that overshoots")  # fmt: skip
+    header = ("preconditioner", "largest", "smallest", "negative share", "largest / mean",
+              "largest / median", "largest / 90% quantile")  # fmt: skip
     rows = [
-        (PRECONDITIONERS[name], s.largest, s.smallest, s.negative_share, s.condition(0.5),
-         s.condition(0.9), f"{rate_limit(found, name):.3g}")
+        (PRECONDITIONERS[name],
+         *map(in_words, (s.largest, s.smallest, s.negative_share, condition(s), s.condition(0.5),
+                         s.condition(0.9))))
         for name, s in found.spectra.items()
     ]  # fmt: skip
     share = "Negative share: directions of negative curvature beyond 1% of the largest size."
     return _section(
         "spectra", "Spectrum before and after preconditioning", note,
         [*drawn, plots.conditions(found), plots.limits(found)],
-        [html.table(header, rows), _note(share)],
+        [html.table(header, rows), _note(share), *_limits(found)],
     )  # fmt: skip
+
+
+def _limits(found: Findings) -> list[str]:
+    """The learning rates that overshoot, by preconditioner and momentum."""
+    rows = [
+        (PRECONDITIONERS[name], *(short(rate_limit(found, name, kind).value) for kind in MOMENTA))
+        for name in found.spectra
+    ]
+    note = (
+        "The learning rate beyond which steps along the largest curvature overshoot and grow, "
+        "exact for a quadratic, an estimate for a network: 2 / largest without momentum, times "
+        "(1 + m) / (1 + 2 m) with Nesterov's momentum m, 1 + m with heavy-ball, and "
+        "(1 + b) / (1 - b) where the gradient is averaged with weight b. RMSProp is the squared "
+        "gradient without momentum; Adam averages too, with b = beta1: 19 times for 0.9."
+    )
+    return [html.table(("lr that overshoots", *MOMENTA), rows), _note(note)]
 
 
 def _layers(found: Findings) -> str:
@@ -115,7 +126,7 @@ def _layers(found: Findings) -> str:
     numbers = ("largest", "largest / median", "largest / 90% quantile")
     header = ("layer", *(f"{n}, {when}" for when in ("before", "after") for n in numbers))
     rows = [
-        (layer.name, *(x for kind in ("none", "equilibration")
+        (layer.name, *(in_words(x) for kind in ("none", "equilibration")
                        for x in vars(layer.blocks[kind]).values()))
         for layer in taken
     ]  # fmt: skip

@@ -90,11 +90,11 @@ class Plot:
 
     def row_name(self, y: float, name: str, shift: float = 4.0) -> None:
         """Name a row at the left; a long name is cut in front and whole on hovering."""
-        most = int(self.left / 6.4)
+        most = int((self.left - 4) / 6.4)
         short = name if len(name) <= most else "…" + name[-most + 1 :]
         at = self.py(y) + shift
         self.parts.append(
-            f'<text x="{self.left - 5:.1f}" y="{at:.1f}" text-anchor="end">'
+            f'<text x="{self.left - 9:.1f}" y="{at:.1f}" text-anchor="end">'
             f"<title>{text(name)}</title>{text(short)}</text>"
         )
 

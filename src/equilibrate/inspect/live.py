@@ -1,0 +1,105 @@
+"""Inspecting a model at hand, trained or not: the call for a notebook."""
+
+import copy
+from dataclasses import replace
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from equilibrate.inspect import report
+from equilibrate.inspect.findings import FULL, QUICK, Findings
+from equilibrate.inspect.measure import inspect, work
+from equilibrate.inspect.subject import InspectError, Subject
+from equilibrate.study.problem import Measure, Problem, ProblemError
+from equilibrate.study.progress import Progress
+
+_USUAL_BATCH = 200
+
+
+def inspect_model(
+    model: nn.Module,
+    data: tuple[Tensor, Tensor],
+    loss: Measure,
+    *,
+    batch_size: int | None = None,
+    quick: bool = False,
+    seed: int = 0,
+    path: Path | str | None = None,
+    name: str = "model",
+) -> Findings:
+    """Measure the curvature of a live model at its present weights; write the report if asked.
+
+    The model is copied and left as it is, running statistics, gradients and mode too: in
+    `model.eval()` there is no dropout. It is measured on its own device and in its own precision.
+
+    Args:
+        model: trained or not.
+        data: (inputs, targets), two tensors whose first dimension counts cases.
+        loss: loss(output, targets), a scalar.
+        batch_size: cases in a batch; None takes 200, or all where there are fewer.
+        quick: fewer products, with wider intervals.
+        seed: of the batches and the probes.
+        path: of an HTML report; None writes none.
+        name: for the report.
+
+    Returns:
+        The numbers of the report; `verdict(found)` is its first sentence.
+
+    Raises:
+        InspectError: the model cannot be inspected; the text says why and what to do.
+        ProblemError: what was given has another form; the text says which.
+
+    Example:
+        >>> import torch
+        >>> inputs = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+        >>> model = nn.Linear(3, 1)
+        >>> found = inspect_model(model, (inputs, inputs.sum(1, keepdim=True)), nn.MSELoss())
+        >>> found.size
+        4
+    """
+    if not isinstance(model, nn.Module):
+        raise ProblemError(f"model is a {type(model).__name__}; give the network itself")
+    problem = _problem(model, data, loss, batch_size, name)
+    parameter = next(model.parameters(), None)
+    if parameter is None:
+        raise InspectError(f"{name}: the network has no parameters, so that nothing is curved")
+    if path is not None:
+        report.make_room(Path(path))  # before minutes of computing, not after
+    budget = QUICK if quick else FULL
+    subject = Subject(problem, seed=seed, device=parameter.device, batches=budget.batches)
+    progress = Progress(name[:22], work(subject, budget))
+    found = inspect(subject, budget, quick=quick, progress=progress)
+    progress.finish()
+    if path is not None:
+        report.write(found, Path(path), command="inspect_model")
+    return found
+
+
+def _problem(
+    model: nn.Module,
+    data: tuple[Tensor, Tensor],
+    loss: Measure,
+    batch_size: int | None,
+    name: str,
+) -> Problem:
+    def network(seed: int) -> nn.Module:
+        return copied
+
+    copied = _copy(model, name)
+    problem = Problem(name, network, lambda: data, loss, batch_size=1)
+    cases = len(problem.cases[0])  # checked
+    batch_size = min(_USUAL_BATCH, cases) if batch_size is None else batch_size
+    return replace(problem, batch_size=batch_size)
+
+
+def _copy(model: nn.Module, name: str) -> nn.Module:
+    """Return the model a second time, without its gradients."""
+    try:
+        copied = copy.deepcopy(model)
+    except (RuntimeError, TypeError) as error:  # it holds a tensor of a graph, a lock, a file
+        raise InspectError(
+            f"{name}: the model cannot be copied. Does its forward keep an output on self? Keep "
+            f"output.detach(), or take it off before. The reason: {error}"
+        ) from error
+    copied.zero_grad(set_to_none=True)
+    return copied
