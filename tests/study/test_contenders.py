@@ -94,3 +94,19 @@ def test_a_rehearsal_is_only_made_where_the_device_is_at_hand(place, here, monke
     monkeypatch.setattr(command, "_compare", stop)
     assert main(["compare", "wave:wave", *SMALL, *words]) == 130
     assert made == ["cpu"] * times
+
+
+@pytest.mark.parametrize("name", ["optimizers:lbfgs", "optimizers.py:lbfgs"])
+def test_a_method_of_the_users_own_file_is_found(name, here):
+    (here / "optimizers.py").write_text(OPTIMIZERS)
+    sys.modules.pop("optimizers", None)
+    sys.path.insert(0, str(here))
+    assert find_method(name).name == "lbfgs"
+
+
+def test_a_file_that_misses_a_module_of_its_own_keeps_its_traceback(here):
+    """Its name begins with that of the file's: it is not the file that is missing."""
+    (here / "mymod.py").write_text("import my\n")
+    sys.modules.pop("mymod", None)
+    with pytest.raises(ModuleNotFoundError, match="'my'"):
+        main(["compare", "wave:wave", *SMALL, "--methods", "mymod:X"])

@@ -59,9 +59,15 @@ def seedless():
     return model(0)
 
 
+class Net(nn.Sequential):
+    def __init__(self, width=8):
+        super().__init__(nn.Linear(1, width), nn.Linear(width, 1))
+
+
 a_network = model(0)
 makers = {
     "without_a_seed": lambda: wave_of(model=seedless),
+    "a_class_for_a_model": lambda: wave_of(model=Net),
     "a_network_for_a_model": lambda: wave_of(model=model(0)),
     "no_network": lambda: wave_of(model=lambda seed: None),
     "a_loader": lambda: wave_of(data=lambda: loader),
@@ -85,6 +91,7 @@ FROM_LOADER = "`batches = list(loader)` and `inputs, targets = map(torch.cat, zi
 FROM_DATASET = "`loader = DataLoader(dataset, batch_size=len(dataset))` and `inputs, targets = "
 ILL_FORMED = {
     "without_a_seed": "called with a seed, which seedless() does not take; write def model(seed)",
+    "a_class_for_a_model": "Net would take for its width; write model=lambda seed: Net()",
     "a_network_for_a_model": "give the function that makes it: model=model, not model=model(0)",
     "no_network": "model(seed) returned a NoneType; it must return a torch.nn.Module",
     "a_loader": FROM_LOADER,

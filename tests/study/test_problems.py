@@ -171,10 +171,8 @@ def test_a_shared_tensor_is_hashed_once_and_the_fingerprint_is_the_same(
     shared: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hashed: list[int] = []
-    content = problem_module._content
-    monkeypatch.setattr(
-        problem_module, "_content", lambda t: hashed.append(t.numel()) or content(t)
-    )
+    content = problem_module.content
+    monkeypatch.setattr(problem_module, "content", lambda t: hashed.append(t.numel()) or content(t))
     images = torch.rand(8, 784)
     whole = replace(
         BUILT_IN["curves-like"](None),

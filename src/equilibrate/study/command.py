@@ -151,8 +151,8 @@ def _method(name: str) -> Method:
     try:
         return find_method(name)
     except ModuleNotFoundError as error:
-        module = name.partition(":")[0]
-        if error.name is None or not module.startswith(error.name):
+        module = name.partition(":")[0].removesuffix(".py")
+        if not f"{module}.".startswith(f"{error.name}."):
             raise  # the module is there and misses something of its own
         raise Refusal(
             f"there is no module {module!r} here or on Python's path, for the method {name}"

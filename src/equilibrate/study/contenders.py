@@ -113,7 +113,7 @@ def find_method(name: str) -> Method:
             f"no method {name!r}; there are {', '.join(CONTENDERS)}, and others are module:name, "
             f"such as torch.optim:NAdam"
         )
-    found = getattr(importlib.import_module(module), attribute, None)
+    found = getattr(importlib.import_module(module.removesuffix(".py")), attribute, None)
     if isinstance(found, Method):
         return found
     if isinstance(found, type) and issubclass(found, Optimizer):

@@ -37,6 +37,12 @@ def model_mistake(model: Any) -> str | None:
             f"model is called with a seed, which {_signature(model)} does not take; write "
             "def model(seed): ..., which may ignore it"
         )
+    first = next(iter(inspect.signature(model).parameters)) if isinstance(model, type) else "seed"
+    if first != "seed":
+        return (
+            f"model is called with a seed, which the class {model.__name__} would take for its "
+            f"{first}; write model=lambda seed: {model.__name__}()"
+        )
     return None
 
 
@@ -68,25 +74,27 @@ def data_mistake(data: Any) -> str | None:
     return None
 
 
-def cases_mistake(cases: Any) -> str | None:
-    """Tell what is wrong with what `data()` returned.
+def cases_mistake(cases: Any, what: str = "data() returned", must: str = "return") -> str | None:
+    """Tell what is wrong with the cases; `what` and `must` say how they were given.
 
     Example:
         >>> cases_mistake(3)
         'data() returned a int; it must return (inputs, targets), two tensors in memory'
+        >>> cases_mistake(3, "data is", "be")
+        'data is a int; it must be (inputs, targets), two tensors in memory'
     """
     if isinstance(cases, DataLoader | Dataset):
-        return "data() returned " + _held(cases)
-    wanted = "it must return (inputs, targets), two tensors in memory"
+        return f"{what} {_held(cases)}"
+    wanted = f"it must {must} (inputs, targets), two tensors in memory"
     if not isinstance(cases, tuple | list):
-        return f"data() returned a {type(cases).__name__}; {wanted}"
+        return f"{what} a {type(cases).__name__}; {wanted}"
     if len(cases) != 2 or not all(isinstance(part, Tensor) for part in cases):
         held = ", ".join(type(part).__name__ for part in cases[:4]) or "nothing"
         arrays = any(type(part).__module__ == "numpy" for part in cases)
         how = ": torch.as_tensor(array) makes one of an array" if arrays else ""
-        return f"data() returned a {type(cases).__name__} of {held}; {wanted}{how}"
+        return f"{what} a {type(cases).__name__} of {held}; {wanted}{how}"
     if not all(part.dim() for part in cases):
-        return "data() returned a tensor of one number; its first dimension must count cases"
+        return f"{what} a pair with a tensor of one number; its first dimension must count cases"
     return None
 
 

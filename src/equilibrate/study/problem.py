@@ -21,8 +21,6 @@ A problem of your own is a few lines in a file of yours:
 and `equilibrate compare my_file:wave` compares optimizers on it.
 """
 
-import hashlib
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,6 +30,7 @@ import torch
 from torch import Tensor, nn
 
 from equilibrate.study import form
+from equilibrate.study.fingerprint import content, described
 from equilibrate.study.naming import digest
 
 Measure = Callable[[Any, Any], Tensor]
@@ -151,10 +150,10 @@ class Problem:
         not taken for records of this one.
         """
         network, (inputs, targets) = self.network(0), self.cases
-        first = _content(inputs)
-        last = first if targets is inputs else _content(targets)  # the data may be large
-        tensors = [*map(_content, network.state_dict().values()), first, last]
-        measures = [_source(self.loss), _source(self.reported)]
+        first = content(inputs)
+        last = first if targets is inputs else content(targets)  # the data may be large
+        tensors = [*map(content, network.state_dict().values()), first, last]
+        measures = [described(self.loss), described(self.reported)]
         return digest([repr(network), measures, self.batch_size, *tensors])[:16]
 
 
@@ -177,16 +176,3 @@ def require_number(what: str, value: object) -> None:
 
 def _moved(tensor: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
     return tensor.to(device, dtype if tensor.is_floating_point() else tensor.dtype)
-
-
-def _source(function: Measure) -> str:
-    try:
-        return inspect.getsource(function)
-    except (OSError, TypeError):  # a built-in or a callable object: its name must do
-        return getattr(function, "__qualname__", type(function).__qualname__)
-
-
-def _content(tensor: Tensor) -> str:
-    flat = tensor.detach().contiguous().flatten().view(torch.uint8).numpy()
-    shape = f"{tensor.dtype}{tuple(tensor.shape)}"
-    return shape + hashlib.sha256(flat.tobytes()).hexdigest()
