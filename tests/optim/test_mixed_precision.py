@@ -194,3 +194,51 @@ def test_a_probe_of_the_scaled_loss_is_told_to_take_the_loss_itself():
     value.backward()
     with pytest.raises(RuntimeError, match=r"probe the loss itself, not scaler\.scale\(loss\)"):
         optimizer.step()
+
+
+SCALED = {"as it is": False, "after unscale_": True}
+
+
+@pytest.mark.parametrize("unscale_first", SCALED.values(), ids=SCALED)
+@pytest.mark.parametrize("backward", [False, True])
+def test_a_scaled_loss_that_was_probed_is_refused_and_forgotten(unscale_first, backward):
+    """Nothing overflows here: its diagonal would be 65,536 times too large."""
+    model, loss = _problem()
+    optimizer, scaler = ESGD(model.parameters(), lr=0.05), torch.amp.GradScaler("cpu")
+    before = [p.clone() for p in model.parameters()]
+    scaled = scaler.scale(loss())
+    optimizer.probe(scaled, backward=backward)
+    if not backward:
+        scaled.backward()
+    if unscale_first:
+        scaler.unscale_(optimizer)
+    with pytest.raises(RuntimeError, match=r"65536 times too large.*Probe the loss itself"):
+        scaler.step(optimizer)
+    assert not optimizer._pending
+    assert all(not state or not state["probes"] for state in optimizer.state.values())
+    assert all(map(torch.equal, before, model.parameters()))
+    scaler.update()
+    optimizer.zero_grad()
+    value = loss()
+    optimizer.probe(value)
+    scaler.scale(value).backward()
+    scaler.step(optimizer)
+    assert not all(map(torch.equal, before, model.parameters()))
+
+
+@pytest.mark.parametrize("factor", [2.0, 3.0, 65536.0])
+def test_a_loss_times_a_tensor_trains_without_a_scaler(factor):
+    """And under one whose scale is another: the product is the user's own loss."""
+    for scaler in (None, torch.amp.GradScaler("cpu", init_scale=8.0)):
+        model, loss = _problem()
+        optimizer = ESGD(model.parameters(), lr=0.05)
+        before = [p.clone() for p in model.parameters()]
+        value = loss() * torch.tensor(factor)
+        optimizer.probe(value)
+        if scaler is None:
+            value.backward()
+            optimizer.step()
+        else:
+            scaler.scale(value).backward()
+            scaler.step(optimizer)
+        assert not all(map(torch.equal, before, model.parameters()))

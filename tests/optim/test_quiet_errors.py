@@ -1,6 +1,7 @@
 """What would go wrong without a word: each was seen to, once."""
 
 import copy
+import warnings
 
 import pytest
 import torch
@@ -212,3 +213,60 @@ def test_warnings_point_at_the_users_line():
     with pytest.warns(UserWarning, match="A probe is due") as caught:
         optimizer.step()
     assert caught[0].filename == __file__
+
+
+def _forgetful(optimizer, loss, way):
+    """A step whose loss is not backpropagated."""
+    if way == "closure":
+        optimizer.step(loss)
+    else:
+        optimizer.probe(loss())
+        optimizer.step()
+
+
+@pytest.mark.parametrize("way", ["probe", "closure"])
+def test_a_forgotten_backward_is_told_of_once(way):
+    model, x = nn.Linear(3, 1), torch.randn(10, 3)
+    optimizer = ESGD(model.parameters())
+
+    def loss():
+        return model(x).square().mean()
+
+    with pytest.warns(UserWarning, match=r"Call loss.backward\(\)"):
+        _forgetful(optimizer, loss, way)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _forgetful(optimizer, loss, way)
+
+
+def test_a_closure_that_leaves_a_backward_out_on_a_due_step_goes_on():
+    """A guard against a loss that is not a number, say; that probe is left out."""
+    model, x = nn.Linear(3, 1), torch.randn(10, 3)
+    optimizer = ESGD(model.parameters(), probe_every=2)
+    skipped = False
+
+    def closure():
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        if not skipped:
+            loss.backward()
+        return loss
+
+    for step in range(6):
+        skipped = step == 2
+        if skipped:
+            before = [p.clone() for p in model.parameters()]
+            with pytest.warns(UserWarning, match="No parameter has a gradient"):
+                optimizer.step(closure)
+            assert all(map(torch.equal, before, model.parameters()))
+        else:
+            optimizer.step(closure)
+    assert optimizer.state[model.weight]["probes"] == 20 + 1  # the fifth step's
+
+
+@pytest.mark.parametrize("kind", [ESGD, JacobiSGD])
+@pytest.mark.parametrize("what", ["model", "method"])
+def test_a_model_in_the_place_of_its_parameters(kind, what):
+    model = nn.Linear(3, 1)
+    with pytest.raises(TypeError, match=r"model.parameters\(\)"):
+        kind(model if what == "model" else model.parameters)

@@ -1,6 +1,7 @@
 """What a loss and its parameters must be to have a Hessian, with errors that say what to do."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from torch import Tensor
 from torch.nn import Module
@@ -32,8 +33,23 @@ def check_loss(loss: Tensor) -> None:
         raise ValueError(
             "The loss must be live, but this one is detached from the parameters. Compute it "
             "outside torch.no_grad() and pass the tensor itself, not loss.item() or "
-            "loss.detach()."
+            "loss.detach(). Frozen parameters need requires_grad_()."
         )
+
+
+def refuse_model(parameters: Any) -> None:
+    """Raise for a model, or a method of it, in the place of its parameters.
+
+    Example:
+        >>> refuse_model(Module())
+        Traceback (most recent call last):
+            ...
+        TypeError: Pass the parameters, not the model: model.parameters().
+    """
+    if isinstance(parameters, Module):
+        raise TypeError("Pass the parameters, not the model: model.parameters().")
+    if callable(parameters):
+        raise TypeError("Pass the parameters, not the method: model.parameters(), called.")
 
 
 def listed(parameters: Iterable[Tensor]) -> list[Tensor]:
@@ -44,8 +60,7 @@ def listed(parameters: Iterable[Tensor]) -> list[Tensor]:
         >>> len(listed(torch.nn.Linear(2, 1).parameters()))
         2
     """
-    if isinstance(parameters, Module):
-        raise TypeError("Pass the parameters, not the model: list(model.parameters()).")
+    refuse_model(parameters)
     found = list(parameters)
     if not found:
         raise ValueError(

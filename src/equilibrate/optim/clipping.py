@@ -85,6 +85,6 @@ def rounding(dtypes: Iterable[torch.dtype], elements: int) -> float:
         >>> f"{rounding([torch.float32], 100):.1e}"
         '3.0e-07'
     """
-    eps = max(torch.finfo(dtype).eps for dtype in dtypes)
+    eps = max((torch.finfo(dtype).eps for dtype in dtypes), default=0.0)
     double = eps <= torch.finfo(torch.float64).eps
     return _ROUNDED * eps + (0.0 if double else _SUMMED * elements)

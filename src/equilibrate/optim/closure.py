@@ -62,11 +62,11 @@ _DEPENDS = (
     "to a step that you trust, in units of the parameters' size."
 )
 _FINER_STEP = (
-    "The curvature measured by differences of gradients depends on the step size (by {:.0%} when "
-    "it is doubled), but for a finer step than suits the precision, {:.1e} of the parameters' "
-    "size, which is taken. That is right for gradients that turn fast. Kinks, such as those of "
-    "ReLU, are met seldom by so short a step, and count the more then: where second derivatives "
-    "can be had, call optimizer.probe(loss)."
+    "Differences of gradients at the usual step do not measure one curvature (it changes by {:.0%} "
+    "when the step is doubled), at a finer one, {:.1e} of the parameters' size, they do: that one "
+    "is used. It is right where gradients turn fast (sine layers). With kinks, such as those of "
+    "ReLU, it may be off: compare by equilibrate.monitor.compare_probes, or call "
+    "optimizer.probe(loss)."
 )
 
 

@@ -104,8 +104,9 @@ class Folding(Settling):
             group["dropped_probes"] += 1
         warn_user(
             "A curvature product was not finite and was dropped; the diagonal is unchanged (see "
-            "param_groups[0]['dropped_probes']). If the loss is finite, the second derivative "
-            "overflows: lower the learning rate or look for a division by zero.",
+            "param_groups[0]['dropped_probes']). Lower the learning rate if the loss is infinite "
+            "or not a number; if it is finite, the second derivative overflows: look for a "
+            "division by zero, too.",
         )
 
     def _fold_pending(self) -> None:

@@ -10,12 +10,12 @@ from equilibrate.distributed import all_plain, over_shards
 from equilibrate.kernels import capture
 from equilibrate.optim import growth
 from equilibrate.optim.device_numbers import to_device
-from equilibrate.optim.evaluating import Evaluating
 from equilibrate.optim.movement import Movement
+from equilibrate.optim.scaler import UnderScaler
 from equilibrate.rules import fused
 
 
-class Limiting(Evaluating):
+class Limiting(UnderScaler):
     """An optimizer whose momentum takes no update that has outgrown the others."""
 
     def _growth_factor(self, limited: Sequence[Movement]) -> float | Tensor | None:

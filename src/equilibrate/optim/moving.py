@@ -5,7 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from equilibrate.distributed import Word, local
+from equilibrate.curvature.checks import refuse_model
+from equilibrate.distributed import Word
 from equilibrate.optim import mean_floor
 from equilibrate.optim.arguments import check_layouts, plain_numbers
 from equilibrate.optim.closure import Closure
@@ -40,6 +41,7 @@ class CurvatureOptimizer(Limiting):
 
     def __init__(self, params: Any, defaults: dict[str, Any], process_group: Any = None) -> None:
         """Take the hyper-parameters; all that must survive lives in `param_groups` and `state`."""
+        refuse_model(params)
         self._process_group = process_group
         self._forget_volatile()
         bookkeeping = {
@@ -67,12 +69,21 @@ class CurvatureOptimizer(Limiting):
         pass inside `equilibrate.frozen_statistics`. Gradients of parameters that belong to other
         optimizers are those of the last run, so step them first.
         """
+        try:
+            return self._step(closure)
+        except BaseException:
+            self._leave_scaler()
+            raise
+
+    def _step(self, closure: Closure | None) -> float | None:
         self._refuse_capture()
         loss = None if closure is None else self._evaluate(closure)
+        self._refuse_scaled_loss()
         given = [_given(group["params"]) for group in self.param_groups]
         moving = any(gradients for _, gradients in given)
         if self._only_allocates(moving):
             return loss
+        self._miss_gradients(moving, closure is not None)
         words = self._agree_on_step()
         if self._skipped_by_scaler(words):
             return loss
@@ -83,7 +94,7 @@ class CurvatureOptimizer(Limiting):
         if not self._settled:
             self._settle()
         self._require_curvature(moving, tried)
-        self._unscale(given)
+        self._unscale([gradient for _, gradients in given for gradient in gradients])
         movements = [m for i, own in enumerate(given) if (m := self._movement(i, *own))]
         scale = self._growth_factor([m for m in movements if is_limited(m.group)])
         for movement in movements:
@@ -99,25 +110,13 @@ class CurvatureOptimizer(Limiting):
             return []
         return self._agree("step", skipped=self._overflowed())
 
-    def _overflowed(self) -> bool:
-        """Tell whether GradScaler found an overflow in this rank's gradients."""
-        found_inf = getattr(self, "found_inf", None)
-        return found_inf is not None and bool(found_inf)
-
-    def _skipped_by_scaler(self, words: list[Word]) -> bool:
-        """Skip the step, and forget what it measured, where GradScaler found an overflow."""
-        if not (any(word.skipped for word in words) if words else self._overflowed()):
-            return False
-        self._give_up()
-        return True
-
-    def _unscale(self, given: list[Given]) -> None:
-        """Undo GradScaler's factor, unless the user has called `unscale_`."""
-        factor = getattr(self, "grad_scale", None)
-        if factor is None:
-            return
-        for gradient in [local(gradient) for _, gradients in given for gradient in gradients]:
-            gradient.div_(factor.to(gradient.device))
+    def _miss_gradients(self, moving: bool, by_closure: bool) -> None:
+        """Warn once of a loss that was probed, or returned by a closure, and not backpropagated."""
+        if not moving and (by_closure or self._pending or self._warmed):
+            self._warn_once(
+                "No parameter has a gradient, so nothing moves. Call loss.backward() before "
+                "optimizer.step(), inside the closure where there is one."
+            )
 
     def _only_allocates(self, moving: bool) -> bool:
         """Allocate state for torch.distributed.checkpoint, which asks by a step that moves nothing.

@@ -25,8 +25,8 @@ from equilibrate.optim.warn import warn_user
 
 _DROPPED = (
     "{} curvature products were not finite and were dropped; the diagonal kept what it was (see "
-    "param_groups[0]['dropped_probes']). If the loss is finite, the second derivative overflows: "
-    "lower the learning rate or look for a division by zero."
+    "param_groups[0]['dropped_probes']). Lower the learning rate if the loss is infinite or not a "
+    "number; if it is finite, the second derivative overflows: look for a division by zero, too."
 )
 _NOT_CAPTURABLE = (
     "This step is being captured in a CUDA graph, and the optimizer was not made for that. Build "
