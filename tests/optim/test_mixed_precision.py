@@ -226,6 +226,19 @@ def test_a_scaled_loss_that_was_probed_is_refused_and_forgotten(unscale_first, b
     assert not all(map(torch.equal, before, model.parameters()))
 
 
+@pytest.mark.parametrize("factor", [0.5, 2.0, 128.0])
+def test_a_loss_that_is_weighed_is_probed_after_unscale_too(factor):
+    """The scale cannot be seen any more there: a weight that is a power of two is none."""
+    model, loss = _problem()
+    optimizer, scaler = ESGD(model.parameters(), lr=0.05), torch.amp.GradScaler("cpu")
+    value = loss() * torch.tensor(factor)
+    optimizer.probe(value)
+    scaler.scale(value).backward()
+    scaler.unscale_(optimizer)
+    scaler.step(optimizer)
+    assert all(state["probes"] == 20 for state in optimizer.state.values())
+
+
 @pytest.mark.parametrize("factor", [2.0, 3.0, 65536.0])
 def test_a_loss_times_a_tensor_trains_without_a_scaler(factor):
     """And under one whose scale is another: the product is the user's own loss."""

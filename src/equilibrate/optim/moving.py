@@ -112,7 +112,8 @@ class CurvatureOptimizer(Limiting):
 
     def _miss_gradients(self, moving: bool, by_closure: bool) -> None:
         """Warn once of a loss that was probed, or returned by a closure, and not backpropagated."""
-        if not moving and (by_closure or self._pending or self._warmed):
+        missed = not moving and (by_closure or self._pending or self._warmed)
+        if missed and any(p.requires_grad for p in self._all()):
             self._warn_once(
                 "No parameter has a gradient, so nothing moves. Call loss.backward() before "
                 "optimizer.step(), inside the closure where there is one."

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from equilibrate.distributed import Word, local
@@ -21,27 +22,32 @@ _PROBED_SCALED = (
 )
 
 
+# GradScaler starts at 65,536 and moves by halves and doubles; a person weighs a loss by less.
+_LEAST_SCALE = 256
+
+
 class UnderScaler(Evaluating):
     """An optimizer that GradScaler hands its scale to (`_step_supports_amp_scaling`)."""
 
     def _forget_volatile(self) -> None:
         super()._forget_volatile()
-        self._multiplied: float | None = None  # what the loss that was probed last is multiplied by
+        self._multiplied: Tensor | None = None  # by what the last probed loss is multiplied
 
     def _probe(self, loss: Tensor, share: bool) -> LiveLoss | None:
         factor = multiplied_by(loss)  # read first: sharing may free the graph
         hessian = super()._probe(loss, share)
         if hessian is not None:
-            self._multiplied = None if factor is None else float(factor)
+            self._multiplied = factor  # read on the host under a scaler alone, which waits anyway
         return hessian
 
     def _refuse_scaled_loss(self) -> None:
         """Raise where the probed loss was multiplied by the scale, and forget the measurement."""
-        factor, self._multiplied = self._multiplied, None
-        if factor is None or factor == 1 or getattr(self, "found_inf", None) is None:
+        multiplied, self._multiplied = self._multiplied, None
+        if multiplied is None or getattr(self, "found_inf", None) is None:
             return
+        factor = float(multiplied)
         scale: Tensor | None = getattr(self, "grad_scale", None)  # None after scaler.unscale_
-        if factor == float(scale) if scale is not None else math.frexp(factor)[0] == 0.5:
+        if _is_a_scale(factor) if scale is None else factor == float(scale) != 1:
             self._give_up()
             raise RuntimeError(_PROBED_SCALED.format(factor))
 
@@ -74,8 +80,12 @@ class UnderScaler(Evaluating):
             gradient.div_(factor.to(gradient.device))
 
 
+def _is_a_scale(factor: float) -> bool:
+    return factor >= _LEAST_SCALE and math.frexp(factor)[0] == 0.5
+
+
 def multiplied_by(loss: Any) -> Tensor | None:
-    """Return the tensor of one number that a loss is the product with, if it is one.
+    """Return the tensor of one float32 number that a loss is the product with, if it is one.
 
     Example:
         >>> import torch
@@ -89,5 +99,6 @@ def multiplied_by(loss: Any) -> Tensor | None:
     if node is None or node.name() != "MulBackward0":
         return None
     factor = node._saved_other
-    plain = isinstance(factor, Tensor) and factor.numel() == 1 and not factor.requires_grad
-    return factor if plain else None
+    if not isinstance(factor, Tensor) or factor.numel() != 1 or factor.requires_grad:
+        return None
+    return factor if factor.dtype is torch.float32 else None  # a plain number: float64 or int64
