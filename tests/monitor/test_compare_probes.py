@@ -1,12 +1,13 @@
 """Ways to probe side by side: products and choices are right, and nothing is changed."""
 
 import math
+from contextlib import nullcontext
 
 import pytest
 import torch
 from torch import nn
 
-from equilibrate import ESGD, draw, hessian
+from equilibrate import ESGD, draw, hessian, math_attention
 from equilibrate.monitor import ComparedProbes, Way, compare_probes
 from equilibrate.monitor.compare_probes import CLOSURE, PROBE, SHARED
 from equilibrate.monitor.probe_ways import Ways, unchanged
@@ -118,12 +119,29 @@ def test_on_smooth_networks_every_way_is_right(name):
     assert found.cheapest in found.ways
 
 
+@pytest.mark.parametrize("name", SMOOTH)
+@pytest.mark.filterwarnings("ignore:No curvature was seen")
+def test_what_the_forward_pass_must_be_inside_of_is_written(name):
+    """As it is written it works, and outside it would not."""
+    model, loss = subject(name)
+    found = compare_probes(model, loss, rounds=1)
+    needs = name == "attention"
+    assert [way.inside for way in found.ways] == [needs, needs, False]
+    assert ("probe(loss) inside math_attention(optimizer)" in str(found)) == needs
+    optimizer = ESGD(model.parameters(), lr=0.0)
+    with math_attention(optimizer):
+        optimizer.probe(loss())
+    with pytest.raises(RuntimeError) if needs else nullcontext():
+        ESGD(model.parameters(), lr=0.0).probe(loss())
+
+
 @pytest.mark.filterwarnings("ignore:The curvature measured by differences")
 def test_differences_across_kinks_are_wrong_however_cheap():
     found = compare_probes(*subject("relu"), rounds=1)
     by_closure = found.ways[2]
     assert by_closure.error > 0.2
     assert not by_closure.is_right
+    assert str(by_closure).endswith("; not right here: left out")
     assert found.cheapest.call != CLOSURE
 
 

@@ -86,6 +86,10 @@ def _attention(model, x):
     return nn.functional.scaled_dot_product_attention(q, q, q).square().mean()
 
 
+def _compiled(model, x):
+    return torch.compile(model, backend="aot_eager")(x).square().mean()
+
+
 # What is said, and the loss.
 TROUBLED = {
     r"not finite \(nan\): the run has diverged\. Lower the learning rate": (
@@ -96,6 +100,7 @@ TROUBLED = {
     "does not depend": lambda m, x: torch.ones((), requires_grad=True) * 2,
     r"Call monitor\(loss\) before loss\.backward\(\)": _used,
     r"with torch\.nn\.attention\.sdpa_kernel\(SDPBackend\.MATH\)": _attention,
+    r"the loss of the model before torch\.compile": _compiled,
 }
 SENTENCES = r"The monitor cannot measure the curvature: .*[.!?] It goes on .*\.$"
 
@@ -169,6 +174,11 @@ WRONG_KINDS = {
     "another path": (lambda m, o: (m, o, Path("a.jsonl")), r'JSONLines\("a\.jsonl"\)'),
     "a list": (lambda m, o: (m, o, []), "append of a list"),
     "the order": (lambda m, o: (o, m, print), r"Monitor\(model, optimizer, sink\)"),
+    "several optimizers": (lambda m, o: (m, [o, o], print), r"one optimizer, got a list.* both"),
+    "no optimizer": (lambda m, o: (m, m, print), "got Linear. The order"),
+    "parameters": (lambda m, o: (m.parameters(), o, print), "no names here. Pass the model"),
+    "names": (lambda m, o: (["weight"], o, print), "no names here. Pass the model"),
+    "no model": (lambda m, o: (3, o, print), "got int. Pass the model itself"),
 }
 
 

@@ -29,6 +29,12 @@ def _under_no_grad(model):
         return _loss(model)
 
 
+def _used(model):
+    loss = _loss(model)
+    loss.backward()
+    return loss
+
+
 # What the loss gives, the error, and what it says.
 LOSSES = {
     "a float": (lambda m: float(_loss(m).detach()), TypeError, "not loss.item()"),
@@ -37,6 +43,7 @@ LOSSES = {
     "under no_grad": (_under_no_grad, ValueError, "outside torch.no_grad()"),
     "not finite": (lambda m: _loss(m) * math.inf, ValueError, "Check the batch"),
     "of another model": (lambda m: _loss(copy.deepcopy(m)), ValueError, "does not depend"),
+    "backpropagated": (lambda m: _used(m), ValueError, "Leave out loss.backward()"),
 }
 
 
@@ -58,6 +65,12 @@ def test_a_loss_in_the_place_of_a_function_is_refused():
     model = network()
     with pytest.raises(TypeError, match="lambda: criterion"):
         compare_probes(model, _loss(model))
+
+
+def test_parameters_in_the_place_of_the_model_are_refused():
+    model = network()
+    with pytest.raises(TypeError, match=r"got generator\. Pass the model itself"):
+        compare_probes(model.parameters(), lambda: _loss(model))
 
 
 def test_a_model_without_parameters_is_refused():

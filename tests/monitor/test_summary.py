@@ -26,6 +26,11 @@ RECORDS = {
         {"preconditioned/diagonal": "monitor's equilibration", "preconditioned/no_product": "why"},
         "; lr*sharpness not known (why)",
     ),
+    "no product, but the sharpness": (
+        {"preconditioned/diagonal": "monitor's equilibration", "preconditioned/no_product": "why",
+         "sharpness": 1.25},
+        "; sharpness 1.25, lr*sharpness not known (why)",
+    ),
     "before its owner was told": ({TIMES: 1.5, LIMIT: 2.0}, ""),
     "condition": (CURVED | TENTH, "; condition 30, with its diagonal 4"),
     "of two": (
@@ -38,6 +43,18 @@ RECORDS = {
     ),
     "half not curved, from JSON": (
         CURVED | TENTH | {"preconditioned/condition_median": None},
+        "; condition 7, with its diagonal 2",
+    ),
+    "known from below": (
+        CURVED | {"condition_median_low": 20.0, "condition_median_high": math.inf},
+        "; condition at least 20, with its diagonal 4",
+    ),
+    "known from below, from JSON": (
+        CURVED | {"condition_median_low": 20.0, "condition_median_high": None},
+        "; condition at least 20, with its diagonal 4",
+    ),
+    "known from below, and a tenth": (
+        CURVED | TENTH | {"condition_median_low": 20.0, "condition_median_high": math.inf},
         "; condition 7, with its diagonal 2",
     ),
     "flat": (
@@ -77,6 +94,16 @@ def test_a_record_and_its_line_in_a_file_read_alike(make, tmp_path):
     assert line.count("\n") == 0
     assert f"lr*sharpness {record[TIMES]:.3g}" in line
     assert f"condition {record['condition_median']:.3g}, " in line
+
+
+NO_RECORDS = {"None": (None, "got NoneType"), "a line": ("{}", "got str"), "another": ({}, "loss")}
+
+
+@pytest.mark.parametrize(("record", "says"), NO_RECORDS.values(), ids=NO_RECORDS.keys())
+def test_what_is_no_record_is_refused_with_the_right_line(record, says):
+    with pytest.raises((TypeError, ValueError), match=says) as error:
+        summary(record)
+    assert "if record: print(summary(record))" in str(error.value)
 
 
 def test_a_loss_that_is_not_finite_is_no_number_in_the_file_and_said_so():

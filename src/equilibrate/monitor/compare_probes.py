@@ -50,6 +50,13 @@ _NOT_FINITE = (
     "The loss is not finite, so no finite curvature can be measured around this point. Check the "
     "batch that it is computed on."
 )
+_NO_MODEL = (
+    "The model must be a torch.nn.Module, got {}. Pass the model itself, not its parameters."
+)
+_BACKWARD = (
+    "The function must return the loss and not call backward: gradients were there after its first "
+    "call. Leave out loss.backward(), optimizer.step() and optimizer.zero_grad()."
+)
 _HOOKED = (
     "Hooks that run when a gradient has been accumulated (register_post_accumulate_grad_hook) "
     "would run at every iteration that is measured, and what they change cannot be put back: {}. "
@@ -68,11 +75,17 @@ class Way:
     refused: str = ""  # why this way cannot be had here
     worst: float = 0.0  # the error in the tensor where it is largest
     where: str = ""  # the name of that tensor
+    inside: bool = False  # whether the forward pass must be inside math_attention(optimizer)
 
     @property
     def is_right(self) -> bool:
         """Tell whether it can be had here and measures the Hessian, of every tensor that counts."""
         return not self.refused and max(self.error, self.worst) <= _TOLERABLE
+
+    @property
+    def written(self) -> str:
+        """What to write: the call, and what the forward pass must be inside of."""
+        return f"{self.call} inside math_attention(optimizer)" if self.inside else self.call
 
     def __str__(self) -> str:
         if self.refused:
@@ -81,7 +94,8 @@ class Way:
         if self.where and self.worst:
             error += f", the worst tensor {self.where} {self.worst:.2g}"
         megabytes = self.memory / 1e6
-        return f"{self.call}: {self.cost:.2f} gradients, {megabytes:.1f} MB more, {error}"
+        wrong = "" if self.is_right else "; not right here: left out"
+        return f"{self.written}: {self.cost:.2f} gradients, {megabytes:.1f} MB more, {error}{wrong}"
 
 
 @dataclass(frozen=True)
@@ -103,7 +117,7 @@ class ComparedProbes:
         if best is None:
             return "\n".join([*lines, "None of them measures the Hessian here."])
         added = f"{best.cost / _EVERY:.0%} of a gradient to every step, one probe in {_EVERY}"
-        return "\n".join([*lines, f"Cheapest: {best.call}, which adds {added}."])
+        return "\n".join([*lines, f"Cheapest: {best.written}, which adds {added}."])
 
 
 def compare_probes(
@@ -147,7 +161,7 @@ def compare_probes(
         >>> found.cheapest in found.ways
         True
     """
-    _check_arguments(loss, rounds)
+    _check_arguments(model, loss, rounds)
     named = {name: p for name, p in model.named_parameters() if p.requires_grad}
     if not named:
         raise ValueError(_NOTHING)
@@ -157,7 +171,9 @@ def compare_probes(
         return _compared(named, loss, rounds, seed)
 
 
-def _check_arguments(loss: Any, rounds: Any) -> None:
+def _check_arguments(model: Any, loss: Any, rounds: Any) -> None:
+    if not isinstance(model, nn.Module):
+        raise TypeError(_NO_MODEL.format(type(model).__name__))
     if not callable(loss):
         raise TypeError(_NO_FUNCTION.format(type(loss).__name__))
     if not isinstance(rounds, Integral) or rounds < 1:
@@ -166,6 +182,8 @@ def _check_arguments(loss: Any, rounds: Any) -> None:
 
 def _foreign(loss: Tensor, named: Mapping[str, Tensor]) -> list[Tensor]:
     """Check the first loss; return what it gives gradients to beside the parameters."""
+    if any(parameter.grad is not None for parameter in named.values()):
+        raise ValueError(_BACKWARD)
     check_loss(loss)
     if not math.isfinite(float(loss.detach())):
         raise ValueError(_NOT_FINITE)
@@ -190,5 +208,5 @@ def _compared(named: Mapping[str, Tensor], loss: Loss, rounds: int, seed: int) -
     told = {call: Way(call, math.nan, 0, math.nan, why) for call, why in refused.items()}
     for call, error in found.items():
         cost, more = (taken[call] - ordinary) / unit, memory[call] - memory[ORDINARY]
-        told[call] = Way(call, cost, more, error.whole, worst=error.worst, where=error.where)
+        told[call] = Way(call, cost, more, error.whole, "", error.worst, error.where, error.inside)
     return ComparedProbes(unit, tuple(told[call] for call in (PROBE, SHARED, CLOSURE)))

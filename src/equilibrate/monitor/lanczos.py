@@ -35,12 +35,14 @@ class Ritz:
     """What one start vector saw: nodes, their weights (they sum to one), and whether that is all.
 
     `exact` tells that the recursion ended by itself: the nodes are eigenvalues, all that the start
-    vector has a share in.
+    vector has a share in. `matrix` is the recursion's tridiagonal one, whose eigenvalues the nodes
+    are; its first rows are those of a shorter recursion. There is none without a recursion.
     """
 
     nodes: Tensor
     weights: Tensor
     exact: bool
+    matrix: Tensor | None = None
 
 
 def lanczos(
@@ -174,7 +176,8 @@ def _ritz(
     off = torch.tensor(betas[:-1], dtype=torch.float64)
     matrix += torch.diag(off, 1) + torch.diag(off, -1)
     nodes, vectors = torch.linalg.eigh(matrix)
-    return Ritz(nodes * units[0] / units[1], vectors[0].square(), exact)
+    unit, divided = units
+    return Ritz(nodes * unit / divided, vectors[0].square(), exact, matrix * unit / divided)
 
 
 class _InUnits(Sequence[Tensor]):

@@ -14,8 +14,7 @@ nothing is ever sent, so that no rank waits for a measurement of another.
 
 import math
 import time
-from collections.abc import Callable, Iterable
-from os import PathLike
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -24,14 +23,13 @@ from torch.optim import Optimizer
 
 from equilibrate.curvature.checks import check_loss
 from equilibrate.distributed import is_sharded
+from equilibrate.monitor.given import Named, check_kinds, named_parameters
 from equilibrate.monitor.layer_spectra import Choice, checked_choice, due_layers
 from equilibrate.monitor.measurement import Effort, Watched, from_curvature, from_state
 from equilibrate.monitor.schedule import Schedule
 from equilibrate.monitor.sinks import Record, Sink
 from equilibrate.monitor.trouble import LOOK_AT_THE_BATCH, advice, diverged
 from equilibrate.optim.warn import warn_user
-
-Named = Iterable[tuple[str, Tensor]]
 
 _SHARDED = (
     "The parameters are sharded (fully_shard, tensor parallel): the graph of a loss does not lead "
@@ -47,7 +45,8 @@ class Monitor:
 
     Args:
         model: the network, or (name, parameter) pairs such as `model.named_parameters()`.
-        optimizer: ESGD, JacobiSGD or any other of torch's; read, never changed.
+        optimizer: ESGD, JacobiSGD or any other of torch's; read, never changed. Its parameters are
+            what is watched. Of several, each takes a monitor of its own.
         sink: called with every record, a flat dict of numbers and a few words (`sinks.py`).
         every: calls between measurements, at least.
         budget: the share of the run's time that measuring may take; a measurement that is due
@@ -94,11 +93,10 @@ class Monitor:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """Take what is watched; nothing is measured before the first call."""
-        _check_kinds(optimizer, sink)
+        check_kinds(optimizer, sink)
         if probes < 2 or steps < 2:
             raise ValueError(f"probes and steps must be at least 2, got {probes} and {steps}")
-        named = model.named_parameters() if isinstance(model, nn.Module) else model
-        self._names = {parameter: name for name, parameter in named}
+        self._names = {parameter: name for name, parameter in named_parameters(model)}
         self._optimizer = _unwrapped(optimizer)
         self._refuse_shards()
         self._sink = sink
@@ -170,25 +168,6 @@ class Monitor:
         if subject not in self._said:
             self._said.add(subject)
             warn_user(text())
-
-
-def _check_kinds(optimizer: Optimizer, sink: Sink) -> None:
-    """Raise for arguments that would fail at the first record, far from where they were given."""
-    if not hasattr(optimizer, "param_groups"):
-        raise TypeError(
-            f"The optimizer must be one of torch's, got {type(optimizer).__name__}. The order is "
-            "Monitor(model, optimizer, sink)."
-        )
-    if isinstance(sink, (str, PathLike)):
-        raise TypeError(
-            f"The sink must be callable, got {sink!r}. To write records to that file pass "
-            f'JSONLines("{sink}").'
-        )
-    if not callable(sink):
-        raise TypeError(
-            f"The sink must be callable with a dict, got {type(sink).__name__}. Pass "
-            'JSONLines("run.jsonl"), or the append of a list.'
-        )
 
 
 def _unwrapped(optimizer: Optimizer) -> Optimizer:

@@ -9,7 +9,7 @@ wrong in one tensor.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -31,11 +31,15 @@ _CHANGES = (
 
 @dataclass(frozen=True)
 class Error:
-    """The relative error of a product: on the whole, and in the worst tensor, by its name."""
+    """The relative error of a product: on the whole, and in the worst tensor, by its name.
+
+    `inside` tells that there is a product inside `math_attention` alone.
+    """
 
     whole: float
     worst: float
     where: str = ""
+    inside: bool = False
 
 
 def errors(ways: Ways, names: Sequence[str]) -> tuple[dict[str, Error], dict[str, str]]:
@@ -44,13 +48,15 @@ def errors(ways: Ways, names: Sequence[str]) -> tuple[dict[str, Error], dict[str
     refused: dict[str, str] = {}
     exact: list[Tensor] | None = None
     for call in (PROBE, SHARED, CLOSURE):
+        inside = call != CLOSURE and ways.fails_outside(call)  # before: it begins anew
         try:
             products = ways.products(call)
             true = exact or (ways.coarser() if call == CLOSURE else products)
         except RuntimeError as error:  # memory that does not suffice, too
             refused[call] = str(error)
         else:
-            found[call], exact = error_of(products, true, names), true
+            found[call] = replace(error_of(products, true, names), inside=inside)
+            exact = true
     return found, refused
 
 
@@ -71,7 +77,7 @@ def error_of(found: Sequence[Tensor], true: Sequence[Tensor], names: Sequence[st
         >>> import torch
         >>> true = [torch.tensor([3.0, 4.0]), torch.tensor([0.5]), torch.tensor([0.001])]
         >>> error_of([true[0], 2 * true[1], 2 * true[2]], true, ["a", "b", "c"])  # c is too small
-        Error(whole=0.09950..., worst=1.0, where='b')
+        Error(whole=0.09950..., worst=1.0, where='b', inside=False)
     """
     least = _COUNTED * norm(true)
     each = [

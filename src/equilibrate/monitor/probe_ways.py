@@ -1,7 +1,7 @@
 """The ways to probe, as iterations that leave a model as it was; what `compare_probes` runs."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +31,7 @@ class Ways:
     def __init__(self, parameters: Sequence[Tensor], loss: Loss, seed: int) -> None:
         self._parameters, self._loss, self._seed = list(parameters), loss, seed
         self._start = random_state(parameters)
+        self._inside = True  # math_attention
         self.optimizers = {name: self._optimizer() for name in (PROBE, SHARED, CLOSURE)}
         self.optimizers[ORDINARY] = self._optimizer(_NEVER)
         self._give_diagonal(self.optimizers[ORDINARY])
@@ -65,6 +66,19 @@ class Ways:
         self.run(way)
         return self.optimizers[way].diagonal()
 
+    def fails_outside(self, way: str) -> bool:
+        """Tell whether this way raises where the forward pass is outside `math_attention`."""
+        self._inside = False
+        try:
+            self.products(way)
+        except torch.OutOfMemoryError:
+            return False
+        except RuntimeError:
+            return True
+        finally:
+            self._inside = True
+        return False
+
     def coarser(self) -> list[Tensor]:
         """Return |H v| by differences over twice the width that was chosen."""
         width = self.optimizers[CLOSURE].param_groups[0]["difference_step"]
@@ -95,7 +109,7 @@ class Ways:
         optimizer.zero_grad()
 
     def _by_loss(self, optimizer: ESGD, *, shared: bool) -> None:
-        with math_attention(optimizer):
+        with math_attention(optimizer) if self._inside else nullcontext():
             loss = self._loss()
         if shared:
             optimizer.probe(loss, backward=True)

@@ -9,6 +9,10 @@ from equilibrate.monitor.stepping import MONITORS, OPTIMIZERS
 _DEAD = 0.9  # the share of a layer without curvature from which it is called dead
 _NAMED = 2  # dead layers by name; of more the number
 
+_NO_RECORD = (
+    "summary takes a record of a Monitor, got {}. monitor(loss) returns None where no measurement "
+    "is due: if record: print(summary(record))."
+)
 _PRODUCT = "preconditioned/sharpness_times_lr"
 
 
@@ -27,6 +31,7 @@ def summary(record: Mapping[str, Any]) -> str:
         >>> print(summary(record))
         step 0: loss 50.5; lr*sharpness 3 ABOVE its limit 2; condition 100, with ESGD's diagonal 1.5
     """
+    _check(record)
     head = f"step {record.get('step', '?')}: loss {_number(record.get('loss'))}"
     if "unmeasured" in record:
         return f"{head}; not measured: {record['unmeasured']}"
@@ -34,24 +39,51 @@ def summary(record: Mapping[str, Any]) -> str:
     return "; ".join(part for part in parts if part)
 
 
+def _check(record: Any) -> None:
+    """Raise for what is no record, None above all."""
+    if not isinstance(record, Mapping):
+        raise TypeError(_NO_RECORD.format(type(record).__name__))
+    if "loss" not in record:
+        raise ValueError(_NO_RECORD.format("a dict without a loss"))
+
+
 def _verdict(record: Mapping[str, Any]) -> str:
     if "preconditioned/diagonal" not in record:
         return ""  # before that entry the product was not always that of the optimizer's own step
     if _PRODUCT not in record:
-        return f"lr*sharpness not known ({record.get('preconditioned/no_product', '')})"
+        plain = f"sharpness {_number(record['sharpness'])}, " if "sharpness" in record else ""
+        why = record.get("preconditioned/no_product", "")
+        return f"{plain}lr*sharpness not known ({why})"
     product, limit = record[_PRODUCT], record["preconditioned/stability_limit"]
     beside = "ABOVE its" if product is not None and product > limit else "of"
     return f"lr*sharpness {_number(product)} {beside} limit {_number(limit)}"
 
 
 def _condition(record: Mapping[str, Any]) -> str:
-    """Return the condition number before and after; of a tenth where half is not curved at all."""
-    for which in ("condition_median", "condition_top_tenth"):
-        before, after = record.get(which), record.get(f"preconditioned/{which}")
-        if _is_finite(before) and _is_finite(after):
-            whose = _whose(str(record.get("preconditioned/diagonal", OPTIMIZERS)))
-            return f"condition {_number(before)}, with {whose} {_number(after)}"
+    """Return the condition number before and after; of a tenth where half is not curved at all.
+
+    Where no products resolve either, what the one over the median is at least.
+    """
+    whose = _whose(str(record.get("preconditioned/diagonal", OPTIMIZERS)))
+    for told in (_closed, _bound):
+        for which in ("condition_median", "condition_top_tenth"):
+            before, after = told(record, which), told(record, f"preconditioned/{which}")
+            if before and after:
+                return f"condition {before}, with {whose} {after}"
     return ""
+
+
+def _closed(record: Mapping[str, Any], name: str) -> str:
+    """Return a number in words where its interval ends, or is not told; else nothing."""
+    value = record.get(name)
+    ends = _is_finite(value) and _is_finite(record.get(f"{name}_high", value))
+    return _number(value) if ends else ""
+
+
+def _bound(record: Mapping[str, Any], name: str) -> str:
+    """Return a number in words, or its lower bound where that is all that products tell."""
+    low = record.get(f"{name}_low")
+    return _closed(record, name) or (f"at least {_number(low)}" if _is_finite(low) else "")
 
 
 def _whose(owners: str) -> str:

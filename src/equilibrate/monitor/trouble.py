@@ -11,6 +11,11 @@ _ATTENTION = (
     "(`from torch.nn.attention import SDPBackend`)."
 )
 
+_COMPILED = (
+    "A compiled model has no second derivative. Give {} the loss of the model before "
+    "torch.compile, which has the same parameters. The reason: {}"
+)
+
 LOOK_AT_THE_BATCH = "If no step was taken yet, look for what is not finite in the batch."
 
 
@@ -28,6 +33,8 @@ def advice(error: Exception, call: str) -> str:
         return f"This loss was already backpropagated. Call {call} before loss.backward()."
     if "scaled_dot_product" in reason:
         return f"{_ATTENTION} The reason: {reason}"
+    if "torch.compile" in reason or "aot_autograd" in reason:
+        return _COMPILED.format(call, reason)
     if isinstance(error, RuntimeError) and error.__cause__ is not None:
         return (
             f"The second derivative of this loss cannot be had. The reason: {reason} Use an "
