@@ -26,7 +26,7 @@ def test_it_finds_what_the_command_finds_of_the_same_network():
     told = inspect(subject, QUICK, quick=True, progress=Progress("test", 1.0, stream=None))
     assert found.losses == told.losses
     assert found.layers == told.layers
-    assert verdict(found) == verdict(told)
+    assert verdict(found) == verdict(told).replace("without --quick", "with quick=False")
 
 
 def test_it_measures_the_weights_as_they_are():
@@ -98,6 +98,10 @@ def test_a_report_is_written_where_asked_with_the_verdict_at_its_head(tmp_path):
     assert found.batch_size == 60  # all, where there are fewer than 200
 
 
+def test_a_report_without_a_name_takes_that_of_the_class():
+    assert inspect_model(_Normed().double(), DATA, LOSS, quick=True).name == "_Normed"
+
+
 def test_no_name_of_the_user_s_becomes_markup(tmp_path):
     """The report's own name and those of layers, in tables, plots and their titles."""
     hostile = '<img src=x onerror="alert(1)">&'
@@ -116,6 +120,11 @@ MISTAKES = {
     "a loader": ({"data": DataLoader(SET)}, ProblemError, "`batches = list(loader)`"),
     "a dataset": ({"data": SET}, ProblemError, "batch_size=len(dataset)"),
     "a function": ({"model": problems.small.model}, ProblemError, "give the network itself"),
+    "unequal data": (
+        {"data": (DATA[0], DATA[1][:9])}, ProblemError, "holds 60 inputs and 9 targets",
+    ),
+    "no case": ({"data": (DATA[0][:0], DATA[1][:0])}, ProblemError, "holds no case"),
+    "one tensor": ({"data": DATA[0]}, ProblemError, "data is a Tensor; it must be (inputs"),
     "too large a batch": ({"batch_size": 61}, ProblemError, "between 1 and 60"),
     "no batch": ({"batch_size": 0}, ProblemError, "between 1 and 60"),
     "a class": ({"loss": nn.MSELoss}, ProblemError, "loss=MSELoss()"),

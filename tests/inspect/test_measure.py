@@ -112,11 +112,11 @@ def test_the_error_between_batches(found, dense):
 
 
 def test_the_error_of_one_probe(found, dense):
-    """For signs, within a batch: Var(h^2) = 2 (r^4 - sum H_ij^4); batches differ on top."""
+    """For signs, within a batch: Var(h^2) = 2 (r^4 - sum H_ij^4), over the batches' own r^4."""
     rows = dense[0].square().sum(-1)
     within = (2 * (rows.square() - dense[0].pow(4).sum(-1))).mean(0)
-    between = rows.var(0, correction=0)
-    one = ((within + between) / rows.mean(0).square()).mean().sqrt() / 2
+    level = rows.mean(0).square()
+    one = ((within / level).sum() / (rows.square().mean(0) / level).sum()).sqrt() / 2
     said = [layer.one_probe_error for layer in found.layers]
     sizes = torch.tensor(dense[2], dtype=torch.float64)
     mean = math.sqrt(float((torch.tensor(said).square() * sizes).sum() / sizes.sum()))
@@ -211,7 +211,7 @@ def test_suggestions_follow_the_numbers(found):
     assert f"heavy-ball, start at {nesterov / 3:.2g}, a third of" in rate.reason
     assert f"Nesterov's, {nesterov:.2g}: that of heavy-ball is {edge * 1.9:.2g}," in rate.reason
     assert damping.value.startswith("0.01")
-    one = found.error_by_probes[0][1]
+    one = found.one_probe_error
     count = int(warmup.value.split()[0])
     assert one / math.sqrt(count) <= 0.15 < one / math.sqrt(count - 1)
 

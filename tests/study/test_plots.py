@@ -105,7 +105,9 @@ def test_winners_have_a_band_over_seeds_and_the_others_are_pale():
 def test_times_that_differ_are_left_out_with_the_reason():
     by_time = drawn("times differ").axes[1]
     assert len(by_time.lines) == 0
-    assert "trials trained together" in by_time.texts[0].get_text()
+    told = by_time.texts[0].get_text().replace("\n", " ")
+    assert "trials trained together" in told
+    assert "--at-once 1, with another --out, trains one trial at a time" in told
 
 
 @pytest.mark.parametrize(

@@ -91,12 +91,12 @@ def _damping(found: Findings) -> Suggestion:
 
 
 def _warmup(found: Findings) -> Suggestion:
-    one = found.error_by_probes[0][1]
+    one = found.one_probe_error
     if math.isnan(one):
         return Suggestion("warmup_probes", "20", "The default: too few probes to tell.")
     count = max(2, math.ceil((one / _WANTED_ERROR) ** 2))
     text = (
-        f"One probe leaves a relative error of {one:.0%} in the diagonal, {count} leave "
+        f"k probes leave a relative error of {one:.0%} / sqrt(k) in the diagonal, {count} of them "
         f"{one / math.sqrt(count):.0%}."
     )
     if not math.isnan(found.batch_error):

@@ -1,5 +1,6 @@
 """What an inspection finds, as plain data: the report is drawn from this alone."""
 
+import math
 from dataclasses import dataclass, field
 
 from equilibrate.monitor.interval import Interval
@@ -84,8 +85,19 @@ class Findings:
     spectra: dict[str, Spectrum]
     layers: list[Layer]
     distances: dict[str, Interval]
-    error_by_probes: list[tuple[int, float]]
+    error_by_probes: list[tuple[int, float]]  # within a batch
     probe_error: float  # of one batch's diagonal, by its probes
     batch_error: float  # and by the choice of the batch
     small_share: float  # 5% quantile of the diagonal over its layer's mean
     seconds: float
+    full: str = "without --quick"  # how the user asks for more products
+
+    @property
+    def one_probe_error(self) -> float:
+        """The c of the law c / sqrt(probes), which the last, largest number of probes follows."""
+        count, error = self.error_by_probes[-1]
+        return error * math.sqrt(count)
+
+    def is_measured(self, count: int) -> bool:
+        """Tell whether the error of so many probes is measured: two such groups in each batch."""
+        return 2 * count <= self.budget.probes

@@ -10,6 +10,7 @@ from equilibrate.inspect import report
 from equilibrate.inspect.findings import FULL, QUICK, Findings
 from equilibrate.inspect.measure import inspect, work
 from equilibrate.inspect.subject import InspectError, Subject
+from equilibrate.study import form
 from equilibrate.study.problem import Measure, Problem, ProblemError
 from equilibrate.study.progress import Progress
 
@@ -25,7 +26,7 @@ def inspect_model(
     quick: bool = False,
     seed: int = 0,
     path: Path | str | None = None,
-    name: str = "model",
+    name: str | None = None,
 ) -> Findings:
     """Measure the curvature of a live model at its present weights; write the report if asked.
 
@@ -40,7 +41,7 @@ def inspect_model(
         quick: fewer products, with wider intervals.
         seed: of the batches and the probes.
         path: of an HTML report; None writes none.
-        name: for the report.
+        name: for the report; None takes that of the model's class.
 
     Returns:
         The numbers of the report; `verdict(found)` is its first sentence.
@@ -59,6 +60,7 @@ def inspect_model(
     """
     if not isinstance(model, nn.Module):
         raise ProblemError(f"model is a {type(model).__name__}; give the network itself")
+    name = type(model).__name__ if name is None else name
     problem = _problem(model, data, loss, batch_size, name)
     parameter = next(model.parameters(), None)
     if parameter is None:
@@ -69,6 +71,7 @@ def inspect_model(
     subject = Subject(problem, seed=seed, device=parameter.device, batches=budget.batches)
     progress = Progress(name[:22], work(subject, budget))
     found = inspect(subject, budget, quick=quick, progress=progress)
+    found = replace(found, full="with quick=False")
     progress.finish()
     if path is not None:
         report.write(found, Path(path), command="inspect_model")
@@ -85,11 +88,29 @@ def _problem(
     def network(seed: int) -> nn.Module:
         return copied
 
-    copied = _copy(model, name)
-    problem = Problem(name, network, lambda: data, loss, batch_size=1)
-    cases = len(problem.cases[0])  # checked
+    cases = _count(data)
     batch_size = min(_USUAL_BATCH, cases) if batch_size is None else batch_size
-    return replace(problem, batch_size=batch_size)
+    if not 1 <= batch_size <= cases:
+        raise ProblemError(
+            f"a batch of {batch_size} cannot be taken from {cases} cases; give a batch_size "
+            f"between 1 and {cases}"
+        )
+    copied = _copy(model, name)
+    return Problem(name, network, lambda: data, loss, batch_size=batch_size)
+
+
+def _count(data: tuple[Tensor, Tensor]) -> int:
+    """Return the number of cases, or raise in words of what was given, not of a `Problem`."""
+    if mistake := form.cases_mistake(data, "data is", "be"):
+        raise ProblemError(mistake)
+    inputs, targets = map(len, data)
+    if inputs != targets:
+        raise ProblemError(
+            f"data holds {inputs} inputs and {targets} targets; every input needs its target"
+        )
+    if not inputs:
+        raise ProblemError("data holds no case; give at least one input with its target")
+    return inputs
 
 
 def _copy(model: nn.Module, name: str) -> nn.Module:

@@ -78,12 +78,13 @@ def inspect(subject: Subject, budget: Budget, *, quick: bool, progress: Progress
     del signed
     squares = Gradients(subject).mean_square
     spectra["gradient"] = _spectrum(subject, budget, Divisors(squares, torch.sqrt), progress)
+    by_count = error_by_probes(histories, COUNTS, batches)
     by_probe, by_batch = batch_error(histories, batches)
     return Findings(
         name=subject.name, size=subject.size, batch_size=subject.batch_size, seed=subject.seed,
         device=device_name(subject.parameters[0].device), quick=quick, budget=budget,
         losses=losses, spectra=spectra, layers=layers, distances=apart,
-        error_by_probes=list(zip(COUNTS, error_by_probes(histories, COUNTS), strict=True)),
+        error_by_probes=list(zip(COUNTS, by_count, strict=True)),
         probe_error=by_probe, batch_error=by_batch,
         small_share=float(histories.square().mean(0).sqrt().quantile(0.05)),
         seconds=time.perf_counter() - started,
@@ -150,7 +151,7 @@ def _layer(subject: Subject, probes: Probes, gradients: Gradients, i: int) -> La
             "gradient": quantiles(gradients.mean_square[i].sqrt()),
         },
         relative_error=diagonal_error(history),
-        one_probe_error=one_probe_error(history),
+        one_probe_error=one_probe_error(history, probes.batches),
         batch_error=batch_error(history, probes.batches)[1],
         jacobi_noise=noise_share(mean, probes.jacobi_variance(i)),
         unseen=float((probes.mean_square[i] == 0).double().mean()),

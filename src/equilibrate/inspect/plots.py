@@ -94,7 +94,7 @@ def diagonals(found: Findings) -> str:
              for kind in kinds}  # fmt: skip
     spread = [q / units[kind] for layer in found.layers for kind in kinds
               for q in layer.quantiles[kind].values() if q > 0]  # fmt: skip
-    low, high = max(1e-8, min(spread, default=1.0)), max(spread, default=1.0) * 1.2
+    low, high = max(1e-8, min(spread, default=1.0) / 1.5), max(spread, default=1.0) * 1.5
     plot = _rows("Diagonals, 5% to 95% with median", found.layers, low, high, 28)
     plot.x_axis(decades(low, high, 5), "over the model's median")
     for place, layer in enumerate(found.layers):
@@ -146,27 +146,43 @@ def sharpness(found: Findings) -> str:
 
 
 def probes(found: Findings) -> str:
-    """The relative error of the diagonal against the number of probes, with its law."""
+    """The relative error of one batch's diagonal against the number of probes, with its law."""
     points = [(float(k), e) for k, e in found.error_by_probes if e > 0]
     low, high = 0.01, max([1.0, *(e for _, e in points)])
-    last = float(found.error_by_probes[-1][0])
+    last, one = float(found.error_by_probes[-1][0]), found.one_probe_error
     plot = Plot("How many probes are enough", log_scale(1.0, last), log_scale(low, high))
     plot.y_axis([(0.01, "1%"), (0.03, "3%"), (0.1, "10%"), (0.3, "30%"), (1.0, "100%")],
                 "relative error of the diagonal")  # fmt: skip
     plot.x_axis([(float(2**i), str(2**i)) for i in range(0, 9, 2)], "probes")
-    if points:
-        one = points[0][1]
+    if one > 0:
         plot.line([(1.0, one), (last, one / math.sqrt(last))], GREY, "4 3")
-        told = [f"{k:.0f} probes: {e:.1%}" for k, e in points]
-        plot.dots(points, BLUE, told)
+    for measured, how in ((True, "measured"), (False, "by 1 / sqrt(probes)")):
+        shown = [point for point in points if found.is_measured(int(point[0])) == measured]
+        told = [f"{k:.0f} probes: {e:.1%}, {how}" for k, e in shown]
+        plot.dots(shown, BLUE, told, hollow=not measured)
+    _probes_key(plot, low, high, last)
     return plot.svg()
+
+
+def _probes_key(plot: Plot, low: float, high: float, last: float) -> None:
+    """Say in the empty corner what dots and the dashed line are."""
+
+    def at(x: float, y: float) -> tuple[float, float]:  # shares of the frame
+        return last**x, low * (high / low) ** y
+
+    plot.dots([at(0.06, 0.24)], BLUE, ["measured"])
+    plot.dots([at(0.06, 0.15)], BLUE, ["by 1 / sqrt(probes)"], hollow=True)
+    plot.line([at(0.03, 0.06), at(0.09, 0.06)], GREY, "4 3")
+    for y, words in ((0.24, "measured within batches"), (0.15, "not measured: on the line"),
+                     (0.06, "falls as 1 / sqrt(probes)")):  # fmt: skip
+        plot.words(0.12, y, words)
 
 
 def batches(found: Findings) -> str:
     """Layer by layer: what the probes leave, and what another batch changes."""
-    errors = [e for layer in found.layers for e in (layer.relative_error, layer.batch_error)]
+    low, errors = 0.005, [e for x in found.layers for e in (x.relative_error, x.batch_error)]
     high = max([0.5, *(1.2 * e for e in errors if e == e)])
-    plot = _rows("Noise of the equilibration diagonal", found.layers, 0.005, high, 18)
+    plot = _rows("Noise of the equilibration diagonal", found.layers, low, high, 18)
     ticks = [(0.01, "1%"), (0.03, "3%"), (0.1, "10%"), (0.3, "30%"), (1.0, "100%"), (3.0, "300%")]
     plot.x_axis([t for t in ticks if t[0] <= high], "relative error (blue) and batch (orange)")
     for place, layer in enumerate(found.layers):
@@ -174,7 +190,10 @@ def batches(found: Findings) -> str:
         pairs = ((layer.relative_error, BLUE, "by the probes"),
                  (layer.batch_error, VERMILION, "from batch to batch"))  # fmt: skip
         for value, colour, words in pairs:
-            if value == value:
-                least = "" if value > 0 else ": less than these probes can show"
-                plot.dots([(value, y)], colour, [f"{layer.name}: {value:.1%} {words}{least}"])
+            least = "" if value > 0 else ": less than these probes can show"
+            told = f"{layer.name}: {value:.1%} {words}{least}"
+            if value > low:
+                plot.dots([(value, y)], colour, [told])
+            elif value == value:
+                plot.arrow(y, colour, told)
     return plot.svg()

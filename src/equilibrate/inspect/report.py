@@ -18,8 +18,9 @@ from equilibrate.study.provenance import versions
 
 _QUICK = (
     "Quick inspection: few probes and short recursions. The intervals say what that leaves open; "
-    "without --quick they are narrower."
+    "{} they are narrower."
 )
+_ARROW = "An arrow at the left frame: less than the axis shows."
 
 
 def make_room(path: Path) -> None:
@@ -58,7 +59,9 @@ def _head(found: Findings) -> list[str]:
         f"{html.text(beside(found))}</p>",
         f"<p>{html.text(about)}</p>",
     ]
-    return [*head, f'<p class="quick">{html.text(_QUICK)}</p>'] if found.quick else head
+    if found.quick:
+        head.append(f'<p class="quick">{html.text(_QUICK.format(found.full))}</p>')
+    return head
 
 
 def _advice(found: Findings) -> str:
@@ -141,7 +144,7 @@ def _diagonals(found: Findings) -> str:
     note = (
         "Three diagonals of every layer. Where they run in parallel the methods take like steps; "
         "where a layer lies far to one side in one of them alone, that method treats it unlike "
-        "the others. Jacobi of few probes is mostly noise: the table gives its share."
+        f"the others. Jacobi of few probes is mostly noise: the table gives its share. {_ARROW}"
     )
     header = ("layer", "shape", "equilibration 5% / median / 95%", "Jacobi", "squared gradient",
               "noise in Jacobi", "no curvature seen")  # fmt: skip
@@ -168,17 +171,21 @@ def _noise(found: Findings) -> str:
         f"{found.probe_error:.1%} taken out"
     )
     note = (
-        f"The equilibration diagonal of one probe is off by {found.error_by_probes[0][1]:.0%}; "
-        f"the error falls with the root of the number of probes; {by_batch}. Probing longer than "
-        f"that on the same batch gains nothing."
+        f"On one batch the equilibration diagonal of a single probe is off by "
+        f"{found.error_by_probes[0][1]:.0%}, that of k probes by about "
+        f"{found.one_probe_error:.0%} / sqrt(k); {by_batch}. Probing longer than that on the same "
+        f"batch gains nothing. {_ARROW} Orange there: less than these probes can tell."
     )
-    rows = [(k, _percent(e)) for k, e in found.error_by_probes]
+    rows = [
+        (k, _percent(e), "scatter within a batch" if found.is_measured(k) else "1 / sqrt(k)")
+        for k, e in found.error_by_probes
+    ]
     header = ("layer", "error of one probe", "error of all probes", "from batch to batch")
     layers = [
         (x.name, *map(_percent, (x.one_probe_error, x.relative_error, x.batch_error)))
         for x in found.layers
     ]
-    tables = html.table(("probes", "relative error"), rows) + html.table(header, layers)
+    tables = html.table(("probes", "relative error", "by"), rows) + html.table(header, layers)
     drawn = [plots.probes(found), plots.batches(found)]
     return _section(
         "noise", "How noisy the diagonal is", note, drawn, [_details("Numbers", tables)]
@@ -194,7 +201,7 @@ def _origin(found: Findings, command: str) -> str:
          f"{b.starts} start vectors for each of four spectra; {b.layer_steps} steps for each of "
          f"two spectra of {layers} layers"),
         ("device", found.device),
-        ("time", f"{clock(found.seconds)} min"),
+        ("time", _span(found.seconds)),
         ("versions", ", ".join(f"{k} {v}" for k, v in versions().items())),
     ]  # fmt: skip
     return f"<section><h2>Origin</h2>{html.table(('what', 'value'), rows)}</section>"
@@ -206,6 +213,10 @@ def _section(name: str, title: str, note: str, drawn: Sequence[str], below: Iter
         f'<section id="{name}"><h2>{html.text(title)}</h2><p>{html.text(note)}</p>'
         f'<div class="plots">{figures}</div>{"".join(below)}</section>'
     )
+
+
+def _span(seconds: float) -> str:
+    return f"{clock(seconds)} min" if seconds >= 60 else f"{max(1, round(seconds))} s"
 
 
 def _details(summary: str, inner: str) -> str:

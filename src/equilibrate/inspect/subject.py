@@ -30,7 +30,8 @@ class Subject:
         if not named:
             raise InspectError(
                 f"{problem.name}: the network has no parameter that requires a gradient, so that "
-                "there is no curvature to show. Does model() register its tensors as nn.Parameter?"
+                "there is no curvature to show. Are its tensors registered as nn.Parameter, and "
+                "some of them not frozen?"
             )
         self.names = [name for name, _ in named]
         self.parameters = [parameter for _, parameter in named]
@@ -65,8 +66,7 @@ class Subject:
             raise InspectError(
                 f"{self.name}: the loss of batch {batch} is {float(loss.detach())}, and what is "
                 "not finite has no curvature. Look for inputs or targets that are NaN, for a "
-                "logarithm or a division of zero in the loss, and for a seed whose initial "
-                "weights overflow."
+                "logarithm or a division of zero in the loss, and for weights that overflow."
             )
         return loss
 

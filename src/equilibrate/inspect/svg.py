@@ -111,25 +111,47 @@ class Plot:
     def range(
         self, x: tuple[float, float, float], y: float, colour: str, told: str, shift: float = 0.0
     ) -> None:
-        """Draw low, middle and high as a line with a dot; an arrow where high is beyond the end."""
+        """Draw low, middle and high as a line with a dot; arrows where it goes beyond the ends."""
         low, middle, high = map(self.px, x)
         at = self.py(y) + shift
-        arrow = self.x(x[2]) >= 1 and x[2] > x[1]
-        tip = f"M{high - 6:.1f} {at - 4:.1f}L{high:.1f} {at:.1f}L{high - 6:.1f} {at + 4:.1f}"
+        tip = _tip(high, at, -6) if self.x(x[2]) >= 1 and x[2] > x[1] else ""
+        tip += _tip(low, at, 6) if self.x(x[0]) <= 0 else ""
+        dot = f'<circle cx="{middle:.1f}" cy="{at:.1f}" r="3.2"/>' if self.x(x[1]) > 0 else ""
         self.parts.append(
             f'<g class="mark" stroke="{colour}" fill="{colour}"><title>{text(told)}</title>'
             f'<path class="hit" d="M{low:.1f} {at:.1f}H{high:.1f}"/>'
-            f'<path d="M{low:.1f} {at:.1f}H{high:.1f}{tip if arrow else ""}" fill="none"/>'
-            f'<circle cx="{middle:.1f}" cy="{at:.1f}" r="3.2"/></g>'
+            f'<path d="M{low:.1f} {at:.1f}H{high:.1f}{tip}" fill="none"/>{dot}</g>'
         )
 
-    def dots(self, points: Sequence[tuple[float, float]], colour: str, told: Sequence[str]) -> None:
+    def dots(
+        self,
+        points: Sequence[tuple[float, float]],
+        colour: str,
+        told: Sequence[str],
+        *,
+        hollow: bool = False,
+    ) -> None:
         """Draw points, each with its own title."""
+        fill = f'fill="#fff" stroke="{colour}"' if hollow else f'fill="{colour}"'
         for (x, y), words in zip(points, told, strict=True):
             self.parts.append(
                 f'<circle class="mark" cx="{self.px(x):.1f}" cy="{self.py(y):.1f}" r="4" '
-                f'fill="{colour}"><title>{text(words)}</title></circle>'
+                f"{fill}><title>{text(words)}</title></circle>"
             )
+
+    def arrow(self, y: float, colour: str, told: str) -> None:
+        """Draw an arrow at the left frame, for a value below what the axis shows."""
+        at, left = self.py(y), self.left
+        self.parts.append(
+            f'<path class="mark" fill="{colour}" d="M{left:.1f} {at:.1f}L{left + 8:.1f} '
+            f'{at - 4.5:.1f}V{at + 4.5:.1f}Z"><title>{text(told)}</title></path>'
+        )
+
+    def words(self, x: float, y: float, words: str) -> None:
+        """Write words that begin at a place, given in shares of the frame."""
+        at = self.left + x * (WIDTH - self.left - self._RIGHT)
+        foot = self.height - self.bottom
+        self._text(at, foot - y * (foot - self._TOP) + 4, words, "start")
 
     def line(self, points: Sequence[tuple[float, float]], colour: str, dash: str = "") -> None:
         """Draw a line through points."""
@@ -154,3 +176,8 @@ class Plot:
         self.parts.append(
             f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{text(words)}</text>'
         )
+
+
+def _tip(x: float, y: float, back: float) -> str:
+    """Return the path of an arrow's tip at a place; `back` is where its ends are."""
+    return f"M{x + back:.1f} {y - 4:.1f}L{x:.1f} {y:.1f}L{x + back:.1f} {y + 4:.1f}"

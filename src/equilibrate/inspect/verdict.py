@@ -10,7 +10,6 @@ knows how little.
 import math
 
 import torch
-from torch import Tensor
 
 from equilibrate.inspect.findings import Findings
 from equilibrate.inspect.numbers import in_words, short
@@ -19,7 +18,7 @@ from equilibrate.monitor.lanczos import Ritz
 from equilibrate.monitor.spectrum import Spectrum
 
 _DEVIATIONS = 3.0
-_ROUNDING = 1e-8  # over the largest eigenvalue: copies differ by far less, other nodes by more
+_LITTLE = 1.1  # a factor below which nobody would see a difference in training
 _HUGE = 1e6  # over the largest eigenvalue: beyond it a coefficient's own node weighs 1e-12
 
 _WHAT = "the condition number of this batch's Hessian (its largest |curvature| over the mean)"
@@ -30,12 +29,17 @@ def verdict(found: Findings) -> str:
     by = gain(found, "equilibration")
     before, after = (condition(found.spectra[name]).value for name in ("none", "equilibration"))
     way = f"from {short(before)} to {short(after)}"
+    if by.low > 1 / _LITTLE and by.high < _LITTLE:
+        return (
+            f"No, there is practically nothing to gain here: equilibration divides {_WHAT} by "
+            f"{in_words(by)}, {way}."
+        )
     if by.low > 1:
         return f"Yes, equilibration helps here: it divides {_WHAT} by {in_words(by)}, {way}."
     if by.high < 1:
         worse = in_words(_inverse(by))
         return f"No, equilibration does not help here: it multiplies {_WHAT} by {worse}, {way}."
-    narrower = "; without --quick it is narrower" if found.quick else ""
+    narrower = f"; {found.full} it is narrower" if found.quick else ""
     return (
         f"No help of equilibration is seen here: it divides {_WHAT} by {in_words(by)}, {way}, and "
         f"that interval holds 1{narrower}."
@@ -103,10 +107,15 @@ def pinned(ritz: Ritz, share: float = 1.0) -> float:
     for larger. Radau's rule, which has a node at zero, cannot: of m nodes it is exact for
     polynomials up to degree 2 m - 2, and the one that meets |x| at zero and touches it at the
     other nodes lies nowhere above it, for its second derivative has no zeros left to cross with.
+
+    Rounding does not take that away: what a recursion gives whose vectors are not orthogonal any
+    more is what an exact one gives of a matrix with clusters in the place of eigenvalues (Greenbaum
+    1989). So the rule is made of the recursion's own coefficients.
     """
-    if ritz.exact:
+    if ritz.exact or ritz.matrix is None:
         return float(ritz.weights @ ritz.nodes.abs())
-    small = _tridiagonal(ritz, max(2, round(share * len(ritz.nodes))))
+    size = max(2, round(share * len(ritz.nodes)))
+    small = ritz.matrix[:size, :size].clone()
     # The last coefficient that makes zero an eigenvalue (Golub 1973).
     unit = torch.zeros(len(small) - 1, dtype=small.dtype)
     unit[-1] = small[-1, -2].square()
@@ -118,23 +127,3 @@ def pinned(ritz: Ritz, share: float = 1.0) -> float:
         small[-1, -1] = last
     nodes, vectors = torch.linalg.eigh(small)
     return float(vectors[0].square() @ nodes.abs())
-
-
-def _tridiagonal(ritz: Ritz, size: int) -> Tensor:
-    """Return the first rows of Lanczos' matrix from its nodes and weights.
-
-    The recursion on the few nodes themselves, each vector made orthogonal to all before it. It ends
-    early where nodes are copies of others, as they are once an eigenvalue is found (`lanczos`).
-    """
-    radius = float(ritz.nodes.abs().max())
-    basis = [ritz.weights.sqrt() / ritz.weights.sum().sqrt()]
-    for _ in range(size - 1):
-        new = ritz.nodes * basis[-1]
-        for _ in range(2):  # once is not enough in floating point
-            for vector in basis:
-                new = new - (vector @ new) * vector
-        if float(new.norm()) < _ROUNDING * radius:
-            break
-        basis.append(new / new.norm())
-    rows = torch.stack(basis)
-    return rows @ (ritz.nodes.unsqueeze(1) * rows.T)

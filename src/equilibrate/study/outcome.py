@@ -23,6 +23,9 @@ EDGE = 0.1
 """The share of a range, at either end, that counts as its edge."""
 
 
+_ONE_BY_ONE = "--at-once 1, with another --out, trains one trial at a time and brings times back"
+
+
 @dataclass(frozen=True)
 class Spread:
     """Median and extremes over seeds; infinite where a seed diverged or never got there.
@@ -178,7 +181,8 @@ def _differences(winners: Mapping[str, Sequence[Record]]) -> str:
             seen.setdefault(name, {})[_short(value)] = None
     names = {"together": "trials trained together"}
     differing = {name: values for name, values in seen.items() if len(values) > 1}
-    return "; ".join(f"{names.get(n, n)} ({' and '.join(v)})" for n, v in differing.items())
+    told = "; ".join(f"{names.get(n, n)} ({' and '.join(v)})" for n, v in differing.items())
+    return f"{told}. {_ONE_BY_ONE}" if "together" in differing else told
 
 
 def _short(value: Any) -> str:

@@ -161,7 +161,7 @@ def _lost(record: Record) -> bool:
 
 
 def _marks(records: Sequence[Record]) -> str:
-    marks = ["large: best"]
+    marks = [f"large: best at seed {SEARCH_SEED}"]
     marks += ["hollow: cut"] if any(r["status"] == "cut" for r in records) else []
     marks += ["×: diverged"] if any(map(_lost, records)) else []
     return ", ".join(marks)
