@@ -42,9 +42,10 @@ def norm(tensors: Sequence[Tensor]) -> float:
 
 
 def _pieces(tensor: Tensor) -> Sequence[Tensor]:
-    if not tensor.numel():
-        return ()
-    return torch.split(tensor.reshape(-1), _PIECE) if tensor.device.type == "cpu" else (tensor,)
+    held = tensor.numel()
+    if held <= _PIECE or tensor.device.type != "cpu":
+        return (tensor,) if held else ()
+    return torch.split(tensor.reshape(-1), _PIECE)
 
 
 def _squares(tensors: list[Tensor]) -> list[float]:

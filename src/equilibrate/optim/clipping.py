@@ -78,6 +78,19 @@ class Lengths:
         return needed if needed <= farthest else None
 
 
+def meet(ahead: float, behind: float, rounding: float) -> bool:
+    """Tell whether the lengths ahead and behind are close enough for `Lengths.equal` to be asked.
+
+    Most are not, which spares the other two lengths: a bound on what `equal` allows, r being 3 at
+    most.
+
+    Example:
+        >>> meet(1.0, 1.0, 1e-7), meet(1.0, 1.01, 1e-7)
+        (True, False)
+    """
+    return abs(ahead - behind) < rounding * (ahead + behind) + 4 * _OFFSET
+
+
 def rounding(dtypes: Iterable[torch.dtype], elements: int) -> float:
     """Return what lengths of clipped gradients differ by, relatively, at most.
 

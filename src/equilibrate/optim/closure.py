@@ -17,7 +17,7 @@ from torch import Tensor
 from equilibrate.curvature.differences import relative_step
 from equilibrate.distributed import local, norm
 from equilibrate.optim.arguments import check_layouts
-from equilibrate.optim.clipping import CLIPS, Lengths, rounding
+from equilibrate.optim.clipping import CLIPS, Lengths, meet, rounding
 from equilibrate.optim.closure_checks import length, refuse_accumulation, require_repeatable
 from equilibrate.optim.restoring import (
     Point,
@@ -98,7 +98,6 @@ class ClosureHessian:
         self._earlier = earlier
         self._size = _size(parameters)
         self._own = max(relative_step(p.dtype) for p in parameters)
-        self._length = length(point.gradients)
         there = [g for g in point.gradients if g is not None]
         self._rounding = rounding({g.dtype for g in there}, sum(g.numel() for g in there))
         self.relative = relative
@@ -110,29 +109,41 @@ class ClosureHessian:
         if self.relative is None:
             self.relative = self._choose(vectors)
         products, lengths = self._product(vectors, self.relative)
-        if lengths.equal(self._rounding):
-            self._refuse_clipping(vectors, self.relative)
-        elif first and (
-            farther := lengths.wider(self._rounding, self.relative, max(_FARTHEST, 2 * self._own))
-        ):
-            self._refuse_clipping(vectors, farther / 2)
+        if lengths is not None:
+            self._look_for_clipping(vectors, lengths, self.relative, first)
         return [products[i] for i in wanted]
 
-    def _product(self, vectors: Sequence[Tensor], relative: float) -> tuple[list[Tensor], Lengths]:
-        """Return H v, and the lengths of the gradients that it was measured by."""
+    def _product(
+        self, vectors: Sequence[Tensor], relative: float
+    ) -> tuple[list[Tensor], Lengths | None]:
+        """Return H v, and the lengths it was measured by where the two displaced ones meet."""
         eps = relative * self._size
         ahead, behind = self._around(vectors, eps)
         if any(g is not None for g in self._earlier):
             refuse_accumulation(self._point.gradients, ahead, behind, self._earlier)
-        lengths = self._length, length(ahead), length(behind)
+        around = length(ahead), length(behind)
         products = self._divided(ahead, behind, 2 * eps)
-        return products, Lengths(*lengths, apart=2 * eps * norm(products))
+        if not meet(*around, self._rounding):
+            return products, None
+        here, apart = length(self._point.gradients), 2 * eps * norm(products)
+        return products, Lengths(here, *around, apart)
+
+    def _look_for_clipping(
+        self, vectors: Sequence[Tensor], lengths: Lengths, relative: float, first: bool
+    ) -> None:
+        """Refuse gradients of one length; where the first are too near to tell, look farther."""
+        if lengths.equal(self._rounding):
+            self._refuse_clipping(vectors, relative)
+        elif first and (
+            farther := lengths.wider(self._rounding, relative, max(_FARTHEST, 2 * self._own))
+        ):
+            self._refuse_clipping(vectors, farther / 2)
 
     def _refuse_clipping(self, vectors: Sequence[Tensor], relative: float) -> None:
         """Raise where lengths are equal at two and at four times this step too, not by chance."""
         for factor in (2, 4):
             _, lengths = self._product(vectors, factor * relative)
-            if not lengths.equal(self._rounding):
+            if lengths is None or not lengths.equal(self._rounding):
                 return
         raise RuntimeError(CLIPS)
 

@@ -15,6 +15,7 @@ from equilibrate.distributed import inner, norm
 Gradients = Sequence[Tensor | None]
 
 _REPEATS = 1e-2  # kernels that add in any order repeat to 1e-6 or so, another batch not at all
+_SHORTEST, _LOOKED_AT = 32, 3  # elements of a tensor that may speak for all, and how many may
 _EXPLAINED = 0.5  # an earlier gradient explains the excess to e^2, or not at all
 
 _NOT_REPEATABLE = (
@@ -48,6 +49,8 @@ def refuse_accumulation(
     point: Gradients, ahead: Gradients, behind: Gradients, earlier: Gradients
 ) -> None:
     """Raise where the gradient at the point is the displaced ones' mean plus the earlier one."""
+    if _shown_by_one(point, ahead, behind, earlier):
+        return
     excess, before = [], []
     for g, a, b, e in zip(point, ahead, behind, earlier, strict=True):
         if g is not None and a is not None and b is not None:
@@ -63,6 +66,25 @@ def refuse_accumulation(
     mean = [None if a is None or b is None else (a + b) / 2 for a, b in _pairs(ahead, behind)]
     if not _is_shorter(point, mean):
         raise RuntimeError(_ACCUMULATES)
+
+
+def _shown_by_one(
+    point: Gradients, ahead: Gradients, behind: Gradients, earlier: Gradients
+) -> bool:
+    """Tell whether one short tensor shows already that nothing was added: the usual case.
+
+    Its earlier gradient is then much longer than the excess, and no rounding of the gradient.
+    """
+    there = [
+        (g, a, b, e)
+        for g, a, b, e in zip(point, ahead, behind, earlier, strict=True)
+        if not (g is None or a is None or b is None or e is None) and g.numel() >= _SHORTEST
+    ]
+    for g, a, b, e in sorted(there, key=lambda own: own[0].numel())[:_LOOKED_AT]:
+        before, excess = norm([e]), norm([(a + b).mul_(-0.5).add_(g)])
+        if before > 0 and before >= max(_EXPLAINED * norm([g]), (1 + _EXPLAINED) * excess):
+            return True
+    return False
 
 
 def _is_shorter(gradient: Gradients, whole: Gradients) -> bool:
