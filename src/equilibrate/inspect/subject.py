@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from equilibrate.optim.live_loss import LiveLoss
+from equilibrate.seeding import seeded
 from equilibrate.study.problem import Problem, require_number
 
 
@@ -59,7 +60,7 @@ class Subject:
     def loss(self, batch: int) -> Tensor:
         """Return the live loss of a batch, checked."""
         inputs, targets = self._batches[batch]
-        with _random_state(self.seed + batch, inputs.device), explained(self.name):
+        with seeded(self.seed + batch), explained(self.name):
             loss = self._measure(self.model(inputs), targets)
         require_number(f"{self.name}: loss", loss)
         if not math.isfinite(float(loss.detach())):
@@ -118,11 +119,3 @@ def explained(name: str) -> Iterator[None]:
                 f"operations, without once_differentiable. The reason: {text}"
             ) from error
         raise InspectError(f"{name}: the loss cannot be computed. The reason: {text}") from error
-
-
-@contextmanager
-def _random_state(seed: int, device: torch.device) -> Iterator[None]:
-    devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(seed)
-        yield

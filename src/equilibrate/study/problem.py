@@ -29,6 +29,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from equilibrate.seeding import seeded
 from equilibrate.study import form
 from equilibrate.study.fingerprint import content, described
 from equilibrate.study.naming import digest
@@ -84,9 +85,8 @@ class Problem:
             raise ProblemError(f"{self.name}: {mistake}")
 
     def network(self, seed: int) -> nn.Module:
-        """Return the network of a seed, leaving torch's own generator where it was."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        """Return the network of a seed, leaving torch's own generators where they were."""
+        with seeded(seed):
             network = self.model(seed)
         self._require(form.network_mistake(network))
         return network
