@@ -21,7 +21,8 @@ def seeded(seed: int) -> Iterator[None]:
         >>> torch.equal(torch.get_rng_state(), before)
         True
     """
-    gpus = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+    in_use = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    gpus = list(range(torch.cuda.device_count())) if in_use else []
     with torch.random.fork_rng(devices=gpus):
         torch.default_generator.manual_seed(seed)
         if gpus:

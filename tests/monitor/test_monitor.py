@@ -90,6 +90,14 @@ def _compiled(model, x):
     return torch.compile(model, backend="aot_eager")(x).square().mean()
 
 
+def _scaled(model, x):
+    return torch.amp.GradScaler("cpu").scale(model(x).square().mean())
+
+
+def _scaled_beyond(model, x):
+    return torch.amp.GradScaler("cpu", init_scale=2.0**127).scale(9 + model(x).square().mean())
+
+
 # What is said, and the loss.
 TROUBLED = {
     r"not finite \(nan\): the run has diverged\. Lower the learning rate": (
@@ -101,6 +109,8 @@ TROUBLED = {
     r"Call monitor\(loss\) before loss\.backward\(\)": _used,
     r"with torch\.nn\.attention\.sdpa_kernel\(SDPBackend\.MATH\)": _attention,
     r"the loss of the model before torch\.compile": _compiled,
+    r"65536 times too large\. Call monitor\(loss\) on the loss itself, then scaler": _scaled,
+    r"This loss is scaler\.scale\(loss\)": _scaled_beyond,  # infinite, and no run has diverged
 }
 SENTENCES = r"The monitor cannot measure the curvature: .*[.!?] It goes on .*\.$"
 
@@ -119,6 +129,14 @@ def test_a_loss_without_curvature_is_said_once_and_training_goes_on(reason, loss
     assert re.fullmatch(SENTENCES, said, re.DOTALL)
     assert "optimizer.probe" not in said  # which is of no use to most
     assert [("unmeasured" in r, "sharpness" in r) for r in seen] == [(True, False)] * 3
+
+
+@pytest.mark.parametrize("weight", [0.5, 3.0, 128.0, 1000.0])
+def test_a_loss_s_weight_is_no_scale_of_grad_scaler(weight):
+    model, seen = nn.Linear(3, 2), []
+    monitor = Monitor(model, torch.optim.SGD(model.parameters()), seen.append)
+    monitor(model(torch.randn(4, 3)).square().mean() * torch.tensor(weight))
+    assert seen[0]["sharpness"] > 0
 
 
 def test_what_fixes_fused_attention_does():

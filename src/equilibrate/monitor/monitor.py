@@ -28,7 +28,7 @@ from equilibrate.monitor.layer_spectra import Choice, checked_choice, due_layers
 from equilibrate.monitor.measurement import Effort, Watched, from_curvature, from_state
 from equilibrate.monitor.schedule import Schedule
 from equilibrate.monitor.sinks import Record, Sink
-from equilibrate.monitor.trouble import LOOK_AT_THE_BATCH, advice, diverged
+from equilibrate.monitor.trouble import LOOK_AT_THE_BATCH, advice, diverged, scaled
 from equilibrate.optim.warn import warn_user
 
 _SHARDED = (
@@ -141,6 +141,8 @@ class Monitor:
 
     def _curvature(self, loss: Tensor, watched: list[Watched]) -> Record:
         """Measure, or say once why this loss cannot be."""
+        if reason := scaled(loss, "monitor(loss)"):
+            return self._without(reason)
         value = float(loss.detach())
         if not math.isfinite(value):
             seen = _LOOK_BACK if self._measurements else LOOK_AT_THE_BATCH

@@ -4,6 +4,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+from torch import Tensor
+
+from equilibrate.optim.scaler import _is_a_scale, multiplied_by
 
 _ATTENTION = (
     "Fused attention has no second derivative. Run the forward pass inside "
@@ -14,6 +17,11 @@ _ATTENTION = (
 _COMPILED = (
     "A compiled model has no second derivative. Give {} the loss of the model before "
     "torch.compile, which has the same parameters. The reason: {}"
+)
+
+_SCALED = (
+    "This loss is scaler.scale(loss), so that its curvature would be {:g} times too large. Call {} "
+    "on the loss itself, then scaler.scale(loss).backward()."
 )
 
 LOOK_AT_THE_BATCH = "If no step was taken yet, look for what is not finite in the batch."
@@ -66,6 +74,22 @@ def diverged(loss: float, otherwise: str) -> str:
         f"The loss is not finite ({loss}): the run has diverged. Lower the learning rate. "
         f"{otherwise}"
     )
+
+
+def scaled(loss: Tensor, call: str) -> str:
+    """Return what a loss says that GradScaler has multiplied, "" for any other.
+
+    Example:
+        >>> loss = torch.ones((), requires_grad=True) * 1
+        >>> scaled(torch.amp.GradScaler("cpu").scale(loss), "monitor(loss)")  # doctest: +ELLIPSIS
+        'This loss is scaler.scale(loss), so that its curvature would be 65536 times too large. ...
+        >>> scaled(loss, "monitor(loss)")
+        ''
+    """
+    factor = multiplied_by(loss)
+    if factor is None or not _is_a_scale(float(factor)):
+        return ""
+    return _SCALED.format(float(factor), call)
 
 
 def _sentence(text: str) -> str:
