@@ -94,6 +94,17 @@ def _scaled(model, x):
     return torch.amp.GradScaler("cpu").scale(model(x).square().mean())
 
 
+def _scaled_in_parts(model, x):
+    scaler = torch.amp.GradScaler("cpu")
+    return scaler.scale(model(x).square().mean()) / 4 + scaler.scale(model(x).square().mean()) / 4
+
+
+def _scaled_and_used(model, x):
+    loss = _scaled(model, x)
+    loss.backward()
+    return loss
+
+
 def _scaled_beyond(model, x):
     return torch.amp.GradScaler("cpu", init_scale=2.0**127).scale(9 + model(x).square().mean())
 
@@ -110,6 +121,8 @@ TROUBLED = {
     r"with torch\.nn\.attention\.sdpa_kernel\(SDPBackend\.MATH\)": _attention,
     r"the loss of the model before torch\.compile": _compiled,
     r"65536 times too large\. Call monitor\(loss\) on the loss itself, then scaler": _scaled,
+    r"This loss is scaler\.scale\(loss\), so that": _scaled_in_parts,
+    r"loss was already backpropagated\. Call monitor\(loss\)": _scaled_and_used,
     r"This loss is scaler\.scale\(loss\)": _scaled_beyond,  # infinite, and no run has diverged
 }
 SENTENCES = r"The monitor cannot measure the curvature: .*[.!?] It goes on .*\.$"

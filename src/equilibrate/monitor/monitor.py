@@ -28,7 +28,7 @@ from equilibrate.monitor.layer_spectra import Choice, checked_choice, due_layers
 from equilibrate.monitor.measurement import Effort, Watched, from_curvature, from_state
 from equilibrate.monitor.schedule import Schedule
 from equilibrate.monitor.sinks import Record, Sink
-from equilibrate.monitor.trouble import LOOK_AT_THE_BATCH, advice, diverged, scaled
+from equilibrate.monitor.trouble import LOOK_AT_THE_BATCH, advice, diverged, refuse_scaled
 from equilibrate.optim.warn import warn_user
 
 _SHARDED = (
@@ -141,22 +141,24 @@ class Monitor:
 
     def _curvature(self, loss: Tensor, watched: list[Watched]) -> Record:
         """Measure, or say once why this loss cannot be."""
-        if reason := scaled(loss, "monitor(loss)"):
-            return self._without(reason)
-        value = float(loss.detach())
-        if not math.isfinite(value):
-            seen = _LOOK_BACK if self._measurements else LOOK_AT_THE_BATCH
-            return self._without(diverged(value, seen))
-        seed = self._seed + self._schedule.calls  # new vectors every time
-        effort = Effort(self._probes, self._steps, seed)
-        pairs = [(each.name, each.parameter) for each in watched]
-        layers = due_layers(self._layers, pairs, self._measurements)
         try:
-            return from_curvature(loss, self._optimizer, watched, effort, layers)
+            refuse_scaled(loss, "monitor(loss)")  # first: scaled it may be infinite, and no wonder
+            return self._measured(loss, watched)
         except torch.OutOfMemoryError:
             raise
         except (RuntimeError, ValueError) as error:
             return self._without(advice(error, "monitor(loss)"))
+
+    def _measured(self, loss: Tensor, watched: list[Watched]) -> Record:
+        value = float(loss.detach())
+        if not math.isfinite(value):
+            seen = _LOOK_BACK if self._measurements else LOOK_AT_THE_BATCH
+            raise ValueError(diverged(value, seen))
+        seed = self._seed + self._schedule.calls  # new vectors every time
+        effort = Effort(self._probes, self._steps, seed)
+        pairs = [(each.name, each.parameter) for each in watched]
+        layers = due_layers(self._layers, pairs, self._measurements)
+        return from_curvature(loss, self._optimizer, watched, effort, layers)
 
     def _without(self, reason: str) -> Record:
         text = (

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from equilibrate.optim.scaler import _is_a_scale, multiplied_by
+from equilibrate.optim.factors import factors, is_a_scale
 
 _ATTENTION = (
     "Fused attention has no second derivative. Run the forward pass inside "
@@ -21,7 +21,8 @@ _COMPILED = (
 
 _SCALED = (
     "This loss is scaler.scale(loss), so that its curvature would be {:g} times too large. Call {} "
-    "on the loss itself, then scaler.scale(loss).backward()."
+    "on the loss itself, then scaler.scale(loss).backward(). If it is a weight of your own, "
+    "multiply by the number {:g} in place of a tensor of it."
 )
 
 LOOK_AT_THE_BATCH = "If no step was taken yet, look for what is not finite in the batch."
@@ -76,20 +77,20 @@ def diverged(loss: float, otherwise: str) -> str:
     )
 
 
-def scaled(loss: Tensor, call: str) -> str:
-    """Return what a loss says that GradScaler has multiplied, "" for any other.
+def refuse_scaled(loss: Tensor, call: str) -> None:
+    """Raise where GradScaler has multiplied a loss, or a part of it.
 
     Example:
         >>> loss = torch.ones((), requires_grad=True) * 1
-        >>> scaled(torch.amp.GradScaler("cpu").scale(loss), "monitor(loss)")  # doctest: +ELLIPSIS
-        'This loss is scaler.scale(loss), so that its curvature would be 65536 times too large. ...
-        >>> scaled(loss, "monitor(loss)")
-        ''
+        >>> refuse_scaled(torch.amp.GradScaler("cpu").scale(loss), "monitor(loss)")
+        Traceback (most recent call last):
+            ...
+        ValueError: This loss is scaler.scale(loss), so that its curvature would be 65536 times ...
+        >>> refuse_scaled(loss, "monitor(loss)")
     """
-    factor = multiplied_by(loss)
-    if factor is None or not _is_a_scale(float(factor)):
-        return ""
-    return _SCALED.format(float(factor), call)
+    scale = next(filter(is_a_scale, map(float, factors(loss))), None)
+    if scale is not None:
+        raise ValueError(_SCALED.format(scale, call, scale))
 
 
 def _sentence(text: str) -> str:
