@@ -108,6 +108,20 @@ class Monitor:
         self._measurements = 0
         self._said: set[str] = set()  # what was warned of, once each
 
+    @property
+    def due(self) -> bool:
+        """Whether the next call will measure; asking changes nothing.
+
+        `math_attention(optimizer, monitor)` asks, for a forward pass that must be ready for it.
+
+        Example:
+            >>> weight = torch.ones(2, requires_grad=True)
+            >>> monitor = Monitor([("w", weight)], torch.optim.SGD([weight]), print, every=2)
+            >>> monitor.due, monitor.due
+            (True, True)
+        """
+        return _is_rank(self._rank) and self._schedule.next_is_due()
+
     def __call__(self, loss: Tensor) -> Record | None:
         """Measure this live loss when due, hand the record to the sink and return it."""
         if not _is_rank(self._rank):

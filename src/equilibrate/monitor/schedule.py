@@ -28,6 +28,7 @@ class Schedule:
             raise ValueError(f"budget must be a share above 0, or None for no limit, got {budget}")
         self._every, self._budget, self._clock = every, budget, clock
         self._started: float | None = None
+        self._asked: float | None = None  # when it was asked whether the next call is due
         self._last = 0
         self._spent = 0.0
         self.calls = 0
@@ -35,17 +36,25 @@ class Schedule:
 
     def due(self) -> bool:
         """Count a call, and tell whether it is to be measured."""
-        self.calls += 1
-        self.waits = False
+        due = self.next_is_due()
+        self.waits = self._has_come() and not due
         if self._started is None:
             self._started = self._clock()
-        elif self.calls - self._last < self._every:
-            return False
-        elif not self._affordable():
-            self.waits = True
-            return False
-        self._last = self.calls
-        return True
+        self._asked = None
+        self.calls += 1
+        if due:
+            self._last = self.calls
+        return due
+
+    def next_is_due(self) -> bool:
+        """Tell whether the next call is to be measured; the answer holds until then.
+
+        Time goes on between question and call, so that a measurement could become affordable in
+        between. It then waits for another call: who has asked is ready for what was answered.
+        """
+        if self._asked is None:
+            self._asked = self._clock()
+        return self._has_come() and self._affordable(self._asked)
 
     def told(self) -> str:
         """Say what holds a measurement back, and how to change it."""
@@ -61,6 +70,11 @@ class Schedule:
         """Note what a measurement took."""
         self._spent += seconds
 
-    def _affordable(self) -> bool:
-        assert self._started is not None
-        return self._budget is None or self._spent <= self._budget * (self._clock() - self._started)
+    def _has_come(self) -> bool:
+        """Tell whether the next call is the first or, but for the budget, would be measured."""
+        return self._started is None or self.calls + 1 - self._last >= self._every
+
+    def _affordable(self, now: float) -> bool:
+        if self._started is None or self._budget is None:
+            return True
+        return self._spent <= self._budget * (now - self._started)
