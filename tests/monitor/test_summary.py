@@ -66,10 +66,18 @@ RECORDS = {
         {f"layers/{name}/share_flat": 0.9 for name in "abcd"} | {"layers/e/share_flat": 0.5},
         "; DEAD: a, b and 2 more",
     ),
+    "dead, the loss a little higher": (
+        {"layers/a/share_flat": 1.0, "loss_growth": 999.0}, "; DEAD: a"
+    ),
+    "flat where the loss has exploded": (
+        {"layers/a/share_flat": 1.0, "layers/b/share_flat": 1.0, "loss_growth": 3e7},
+        "; DEAD or saturated, for the loss has grown 3e+07 times: a, b",
+    ),
+    "dead, no growth in the file": ({"layers/a/share_flat": 1.0, "loss_growth": None}, "; DEAD: a"),
     "error": (
         OWN | {TIMES: 1.0, LIMIT: 2.0}
         | {"layers/a/relative_error": 0.125, "layers/b/relative_error": math.nan},
-        "; lr*sharpness 1 of limit 2; diagonal known to 12% (the worst: a)",
+        "; lr*sharpness 1 of limit 2; diagonal known to ±12% (the worst: a)",
     ),
     "error of another's diagonal": (
         {"preconditioned/diagonal": "optimizer's squared gradient", TIMES: 1.0, LIMIT: 2.0,
@@ -116,4 +124,30 @@ def test_a_dead_layer_of_a_run_is_named():
     loss = (weight**2).sum() + 0 * dead.sum()
     optimizer.probe(loss)
     record = Monitor([("w", weight), ("off", dead)], optimizer, lambda r: None)(loss)
-    assert "; DEAD: off; diagonal known to" in summary(record)
+    assert "; DEAD: off; diagonal known to ±" in summary(record)
+
+
+FIRSTS = {"a number": (0.5, 4e3), "zero": (0.0, None), "below zero": (-1.0, None),
+          "not finite": (math.nan, None)}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:The monitor cannot measure")
+@pytest.mark.parametrize(("first", "growth"), FIRSTS.values(), ids=FIRSTS)
+def test_the_growth_is_over_the_loss_of_the_first_record(first, growth):
+    weight, seen = torch.ones((), requires_grad=True), []
+    monitor = Monitor([("w", weight)], torch.optim.SGD([weight]), seen.append, every=1, budget=None)
+    for loss in (first, 2e3):
+        monitor(weight**2 - 1 + loss)
+    assert seen[1]["loss"] == 2e3
+    assert seen[1].get("loss_growth") == growth
+
+
+def test_a_fresh_optimizer_is_told_to_probe_first_and_that_helps():
+    weight = torch.ones(2, requires_grad=True)
+    optimizer, loss = ESGD([weight]), (weight**2).sum()
+    lines = []
+    for _ in range(2):
+        lines.append(summary(Monitor([("w", weight)], optimizer, lambda r: None)(loss)))
+        optimizer.probe(loss)
+    assert "(ESGD has no diagonal yet for what it trains: call optimizer.probe(loss) " in lines[0]
+    assert "lr*sharpness 0.0" in lines[1]

@@ -3,7 +3,9 @@
     monitor = Monitor(model, optimizer, JSONLines("run.jsonl"))
     for x, y in loader:
         loss = criterion(model(x), y)
+        optimizer.probe(loss)  # ESGD's own, first: the monitor shows what it has measured
         monitor(loss)          # before backward: measures when due, else returns at once
+        loss.backward()
         ...
 
 It draws its own vectors (torch's generators are never touched), writes to no gradient, parameter or
@@ -42,6 +44,9 @@ _LOOK_BACK = "The last record before this shows learning rate times sharpness be
 
 class Monitor:
     """Watch the curvature of a training run, with any torch optimizer.
+
+    Call it with every loss, before backward; beside ESGD and JacobiSGD after the probe, which gives
+    them the diagonal that is shown: `optimizer.probe(loss)`, `monitor(loss)`, `loss.backward()`.
 
     Args:
         model: the network, or (name, parameter) pairs such as `model.named_parameters()`.
@@ -106,6 +111,7 @@ class Monitor:
         self._schedule = Schedule(every, budget, clock)
         self._clock = clock
         self._measurements = 0
+        self._first_loss: float | None = None
         self._said: set[str] = set()  # what was warned of, once each
 
     @property
@@ -133,7 +139,7 @@ class Monitor:
         if not isinstance(loss, Tensor) or loss.numel() != 1:
             check_loss(loss)  # it raises
         started = self._clock()
-        record: Record = {"step": self._schedule.calls - 1, "loss": float(loss.detach())}
+        record: Record = {"step": self._schedule.calls - 1, **self._height(float(loss.detach()))}
         watched = self._watched()
         record |= from_state(self._optimizer, watched)
         record |= self._curvature(loss, watched)
@@ -142,6 +148,14 @@ class Monitor:
         self._schedule.spend(record["seconds"])
         self._sink(record)
         return record
+
+    def _height(self, loss: float) -> Record:
+        """Return the loss, and how many times the first record's it is, where that is a number."""
+        if self._first_loss is None:
+            self._first_loss = loss
+        if not 0 < self._first_loss < math.inf:
+            return {"loss": loss}
+        return {"loss": loss, "loss_growth": loss / self._first_loss}
 
     def _refuse_shards(self) -> None:
         if any(is_sharded(p) for group in self._optimizer.param_groups for p in group["params"]):

@@ -29,6 +29,7 @@ _DIVIDING = (
     torch.optim.Adagrad,
 )
 _CHANGES_THE_STEP = ("maximize", "lr_decay")
+_FIRST = ": call optimizer.probe(loss) before monitor(loss)"
 _FROZEN = 2.0**-40  # of the largest rate: stands for none, which D / lr could not
 
 
@@ -80,7 +81,10 @@ def why_no_product(
         return ""
     if not isinstance(optimizer, _DIVIDING):
         return f"the step of {name} has no limit that is known here"
-    return f"{name} has no diagonal yet for what it trains" if MONITORS in whose else ""
+    if MONITORS not in whose:
+        return ""
+    probes = isinstance(optimizer, CurvatureOptimizer)
+    return f"{name} has no diagonal yet for what it trains{_FIRST if probes else ''}"
 
 
 def rate_factors(groups: Sequence[Group]) -> list[float]:

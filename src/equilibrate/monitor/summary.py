@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from equilibrate.monitor.stepping import MONITORS, OPTIMIZERS
 
 _DEAD = 0.9  # the share of a layer without curvature from which it is called dead
+_EXPLODED = 1000.0  # times the first loss; beyond it flat units may as well be saturated
 _NAMED = 2  # dead layers by name; of more the number
 
 _NO_RECORD = (
@@ -99,11 +100,19 @@ def _flat(record: Mapping[str, Any]) -> str:
     dead = [name for name, share in shares.items() if share >= _DEAD]
     if dead:
         more = f" and {len(dead) - _NAMED} more" if len(dead) > _NAMED else ""
-        return f"DEAD: {', '.join(dead[:_NAMED])}{more}"
+        return f"{_dead(record)}: {', '.join(dead[:_NAMED])}{more}"
     if not shares or not max(shares.values()):
         return ""
     flattest = max(shares, key=shares.__getitem__)
     return f"flattest {flattest}, {shares[flattest]:.0%}"
+
+
+def _dead(record: Mapping[str, Any]) -> str:
+    """Return what a layer without curvature is called: long steps drive units far out as well."""
+    growth = record.get("loss_growth")
+    if not _is_finite(growth) or growth < _EXPLODED:
+        return "DEAD"
+    return f"DEAD or saturated, for the loss has grown {_number(growth)} times"
 
 
 def _error(record: Mapping[str, Any]) -> str:
@@ -113,7 +122,7 @@ def _error(record: Mapping[str, Any]) -> str:
     if not errors or not whose.startswith("optimizer's") or "squared gradient" in whose:
         return ""
     worst = max(errors, key=errors.__getitem__)
-    return f"diagonal known to {errors[worst]:.0%} (the worst: {worst})"
+    return f"diagonal known to ±{errors[worst]:.0%} (the worst: {worst})"
 
 
 def _by_layer(record: Mapping[str, Any], entry: str) -> dict[str, float]:
@@ -126,7 +135,7 @@ def _by_layer(record: Mapping[str, Any], entry: str) -> dict[str, float]:
     }
 
 
-def _is_finite(value: Any) -> bool:
+def _is_finite(value: Any) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and math.isfinite(value)
 
 
