@@ -1,7 +1,10 @@
 """Small problems to inspect: one in double precision for exact answers, and troubled ones."""
 
+from contextlib import nullcontext
+
 import torch
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from equilibrate.study.problem import Problem
 
@@ -65,6 +68,24 @@ def _problem(name, model=lambda seed: nn.Linear(4, 2), loss=_mse, data=None):
     return Problem(name, model, data or (lambda: _data(torch.float32)), loss, batch_size=20)
 
 
+class Attending(nn.Module):
+    """Attention by the kernel that torch picks, or where asked by one with a second derivative."""
+
+    def __init__(self, math=False):
+        super().__init__()
+        self.inner = nn.MultiheadAttention(4, 2, batch_first=True)
+        self.math = math
+
+    def forward(self, x):
+        with sdpa_kernel(SDPBackend.MATH) if self.math else nullcontext():
+            return self.inner(x, x, x, need_weights=False)[0]
+
+
+def sequences():
+    x = torch.randn(60, 5, 4, generator=torch.Generator().manual_seed(0))
+    return x, x.roll(1, 1)
+
+
 def _root(output, targets):
     return (0 * output).square().sum().sqrt() + (0 * output + 1e-30).abs().sqrt().sum()
 
@@ -88,6 +109,8 @@ number = _problem("number", loss=lambda output, targets: 3.0)
 linear = _problem("linear", loss=lambda output, targets: output.mean())
 detached = _problem("detached", loss=lambda output, targets: _mse(output.detach(), targets))
 once = _problem("once", lambda seed: _Wrapped())
+attends = _problem("attends", lambda seed: Attending(), data=sequences)
+attends_by_math = _problem("attends", lambda seed: Attending(math=True), data=sequences)
 shapes = _problem("shapes", lambda seed: nn.Linear(5, 2))
 infinite = _problem("infinite", lambda seed: _Silent(), loss=lambda output, targets: output)
 

@@ -3,9 +3,12 @@
 import os
 
 import pytest
+from torch.nn import MSELoss
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from equilibrate.cli import main
-from tests.inspect.problems import small
+from equilibrate.inspect import inspect_model, verdict
+from tests.inspect.problems import attends, sequences, small
 
 TROUBLED = {
     "nothing": "nn.Parameter",
@@ -15,7 +18,8 @@ TROUBLED = {
     "number": "must be one number",
     "linear": "no curvature at all",
     "detached": "detached",
-    "once": "no second derivative",
+    "once": "without once_differentiable. The reason: ",
+    "attends": "with sdpa_kernel(SDPBackend.MATH): inspect_model(...), or, for the command, the ",
     "shapes": "cannot be computed",
     "infinite": "second derivative is not",
     "absent": "has no 'absent'",
@@ -30,7 +34,17 @@ def test_a_model_that_cannot_be_inspected_is_explained(name, words, tmp_path, ca
     assert status == 2
     assert words in told
     assert "equilibrate inspect: " in told
+    assert "optimizer" not in told  # there is none here
     assert not path.exists()
+
+
+def test_attention_is_inspected_as_the_error_says(tmp_path, capsys):
+    path, problem = tmp_path / "report.html", "tests.inspect.problems:attends_by_math"
+    assert main(["inspect", problem, "--quick", "--out", str(path)]) == 0
+    with sdpa_kernel(SDPBackend.MATH):
+        found = inspect_model(attends.network(0), sequences(), MSELoss(), batch_size=20, quick=True)
+    by = verdict(found).partition(" by ")[2].partition("]")[0]  # the number and its interval
+    assert f" by {by}]" in path.read_text()
 
 
 def test_an_unknown_name_lists_the_known_ones(capsys):

@@ -11,6 +11,17 @@ from equilibrate.optim.live_loss import LiveLoss
 from equilibrate.seeding import seeded
 from equilibrate.study.problem import Problem, require_number
 
+_NEEDED = "this model has no second derivative, which every number of the report rests on."
+_ATTENTION = (
+    "Fused attention has none. Run it by its MATH kernel: with sdpa_kernel(SDPBackend.MATH): "
+    "inspect_model(...), or, for the command, the same context inside the model's forward (from "
+    "torch.nn.attention import SDPBackend, sdpa_kernel)."
+)
+_OTHERWISE = (
+    "A compiled model: give the one before torch.compile, whose weights are the same. A function "
+    "of your own: write its backward with torch operations, without once_differentiable."
+)
+
 
 class InspectError(RuntimeError):
     """Raised where a model cannot be inspected; the text says why and what to do."""
@@ -109,13 +120,12 @@ def explained(name: str) -> Iterator[None]:
     except (InspectError, torch.OutOfMemoryError):
         raise
     except (RuntimeError, ValueError, TypeError, NotImplementedError) as error:
-        text = str(error)
-        if "second derivative" in text:
-            raise InspectError(
-                f"{name}: this model has no second derivative, which every number of the report "
-                "rests on. Fused attention: run it inside "
-                "torch.nn.attention.sdpa_kernel(SDPBackend.MATH). A compiled model: give the "
-                "uncompiled one. A function of your own: write its backward with torch "
-                f"operations, without once_differentiable. The reason: {text}"
-            ) from error
-        raise InspectError(f"{name}: the loss cannot be computed. The reason: {text}") from error
+        raise InspectError(f"{name}: {_advice(error)}") from error
+
+
+def _advice(error: Exception) -> str:
+    """Return what to do about an error, in words of an inspection: there is no optimizer here."""
+    if "second derivative" not in str(error):
+        return f"the loss cannot be computed. The reason: {error}"
+    reason = str(error.__cause__ or error)  # torch's own
+    return f"{_NEEDED} {_ATTENTION if 'ttention' in reason else _OTHERWISE} The reason: {reason}"

@@ -53,7 +53,8 @@ def errors(ways: Ways, names: Sequence[str]) -> tuple[dict[str, Error], dict[str
             products = ways.products(call)
             true = exact or (ways.coarser() if call == CLOSURE else products)
         except RuntimeError as error:  # memory that does not suffice, too
-            refused[call] = str(error)
+            # Not what to do about it: the other ways stand beside.
+            refused[call] = f"The reason: {error.__cause__}" if error.__cause__ else str(error)
         else:
             found[call] = replace(error_of(products, true, names), inside=inside)
             exact = true

@@ -14,6 +14,8 @@ _ATTENTION = (
     "(`from torch.nn.attention import SDPBackend`)."
 )
 
+_ASKED = "In a training loop equilibrate.math_attention(monitor) does so where one is due."
+
 _COMPILED = (
     "A compiled model has no second derivative. Give {} the loss of the model before "
     "torch.compile, which has the same parameters. The reason: {}"
@@ -40,8 +42,9 @@ def advice(error: Exception, call: str) -> str:
     reason = _sentence(str(error.__cause__ or error))
     if "second time" in reason or "been freed" in reason:
         return f"This loss was already backpropagated. Call {call} before loss.backward()."
-    if "scaled_dot_product" in reason:
-        return f"{_ATTENTION} The reason: {reason}"
+    if "scaled_dot_product" in reason or "ttention" in reason:
+        asked = f" {_ASKED}" if call.startswith("monitor") else ""
+        return f"{_ATTENTION}{asked} The reason: {reason}"
     if "torch.compile" in reason or "aot_autograd" in reason:
         return _COMPILED.format(call, reason)
     if isinstance(error, RuntimeError) and error.__cause__ is not None:
