@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 from equilibrate.seeding import seeded
 from equilibrate.study import form
-from equilibrate.study.fingerprint import content, described
+from equilibrate.study.fingerprint import architecture, content, described
 from equilibrate.study.naming import digest
 
 Measure = Callable[[Any, Any], Tensor]
@@ -144,7 +144,7 @@ class Problem:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of what is trained: first network, data, loss, error, batch size.
+        """A hash of what is trained: first network, data, loss, error, batch size; their own code.
 
         It is a part of every trial's key, so that records of a problem that has been changed are
         not taken for records of this one.
@@ -154,7 +154,8 @@ class Problem:
         last = first if targets is inputs else content(targets)  # the data may be large
         tensors = [*map(content, network.state_dict().values()), first, last]
         measures = [described(self.loss), described(self.reported)]
-        return digest([repr(network), measures, self.batch_size, *tensors])[:16]
+        own = architecture(network)
+        return digest([repr(network), measures, self.batch_size, *tensors, *own])[:16]
 
 
 def require_number(what: str, value: object) -> None:

@@ -1,0 +1,105 @@
+"""Which code is a user's own, and its text: the rest is known by its name and its version."""
+
+import inspect
+import sys
+import sysconfig
+from collections.abc import Iterator
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+_KNOWN = ("torch", "equilibrate")
+_PYTHONS_OWN = tuple(Path(sysconfig.get_path(kind)) for kind in ("stdlib", "platstdlib"))
+_INSTALLED = {"site-packages", "dist-packages"}
+
+
+def is_own(thing: Any) -> bool:
+    """Tell whether a function, a class, a module or an object's class is the user's own.
+
+    Not torch's, this package's, Python's or another installed package's.
+
+    Example:
+        >>> is_own(lambda loss: loss), is_own(Path), is_own(Path()), is_own(inspect)
+        (False, False, False, False)
+    """
+    return _is_own_module(_module_of(thing))
+
+
+def name_of(thing: Any) -> str:
+    """Return the name of a function or class that is not the user's, an installed one's version.
+
+    Example:
+        >>> name_of(Path)
+        'pathlib.Path'
+    """
+    module = _module_of(thing)
+    name = f"{module}.{getattr(thing, '__qualname__', type(thing).__qualname__)}"
+    version = _version(module.partition(".")[0]) if _INSTALLED & set(_file(module).parts) else ""
+    return f"{name} {version}" if version else name
+
+
+def text_of(code: CodeType) -> Any:
+    """Return the lines of a function; its instructions where no file holds it.
+
+    `inspect.getsource` ends a lambda after its first line, and shows what a decorator wraps in the
+    place of the decorator.
+    """
+    try:
+        lines, start = inspect.findsource(code)
+    except (OSError, IndexError):
+        return _instructions(code)
+    ends = [end for each in nested(code) for _, end, _, _ in each.co_positions() if end]
+    return "".join(lines[start : max(ends)]) if ends else _instructions(code)
+
+
+def nested(code: CodeType) -> Iterator[CodeType]:
+    """Return a function's code and that of the functions within it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from nested(constant)
+
+
+def _instructions(code: CodeType) -> list[Any]:
+    constants = [
+        _instructions(c) if isinstance(c, CodeType)
+        else sorted(map(repr, c)) if isinstance(c, frozenset)  # whose order is another in every run
+        else repr(c)
+        for c in code.co_consts
+    ]  # fmt: skip
+    return [code.co_code.hex(), list(code.co_names), list(code.co_varnames), constants]
+
+
+def _module_of(thing: Any) -> str:
+    if isinstance(thing, ModuleType):
+        return thing.__name__
+    if isinstance(thing, MethodType):
+        return _module_of(thing.__func__)
+    if isinstance(thing, FunctionType):  # a decorator gives its function another's `__module__`
+        return str(thing.__globals__.get("__name__", ""))
+    named = isinstance(thing, type) or inspect.isbuiltin(thing)
+    return str((thing if named else type(thing)).__module__ or "builtins")
+
+
+def _is_own_module(name: str) -> bool:
+    top, file = name.partition(".")[0], _file(name)
+    if top in _KNOWN or _INSTALLED & set(file.parts):
+        return False
+    if not file.parts:  # a built-in module, or what was typed in
+        return top == "__main__" or top not in sys.stdlib_module_names
+    return not any(file.is_relative_to(folder) for folder in _PYTHONS_OWN)
+
+
+def _file(module: str) -> Path:
+    return Path(getattr(sys.modules.get(module), "__file__", None) or "")
+
+
+@cache
+def _version(package: str) -> str:
+    names = metadata.packages_distributions().get(package, [package])
+    try:
+        return metadata.version(names[0])
+    except metadata.PackageNotFoundError:
+        return ""
