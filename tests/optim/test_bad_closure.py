@@ -144,3 +144,51 @@ def test_gradients_that_the_closure_keeps_are_those_of_the_point_again(kept):
 
     optimizer.step(closure)
     assert weight.grad.tolist() == [6.0, 6.0, 6.0]
+
+
+@pytest.mark.parametrize("zeroed", ["inside", "outside"])
+@pytest.mark.parametrize("step", [0, 20])
+def test_gradients_of_another_optimizers_parameters_are_those_of_one_run(zeroed, step):
+    """The closure gives them a gradient at every displaced point as well."""
+    body, head = torch.nn.Linear(3, 4, dtype=DOUBLE), torch.nn.Linear(4, 1, dtype=DOUBLE)
+    optimizer = ESGD(body.parameters(), lr=0.01)
+    other = torch.optim.SGD(head.parameters(), lr=0.01)
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        if zeroed == "inside":
+            other.zero_grad()
+        loss = head(body(X).tanh()).square().mean()
+        loss.backward()
+        return loss
+
+    for _ in range(step + 1):
+        other.zero_grad()
+        expected = torch.autograd.grad(head(body(X).tanh()).square().mean(), head.parameters())
+        optimizer.step(closure)
+        found = [p.grad for p in head.parameters()]
+        torch.testing.assert_close(found, list(expected), rtol=0, atol=0)
+        other.step()
+
+
+def test_a_refused_closure_leaves_gradients_in_the_users_own_buffer():
+    weight, buffer = torch.ones(4, requires_grad=True), torch.full((4,), 7.0)
+    weight.grad = buffer.view(4)
+    optimizer = ESGD([weight], lr=0.1)
+    clips = [True]
+
+    def closure() -> Tensor:
+        buffer.zero_()
+        loss = (weight**4).sum()
+        loss.backward()
+        if clips[-1]:
+            torch.nn.utils.clip_grad_norm_([weight], 1e-3)
+        return loss
+
+    with pytest.raises(RuntimeError, match="clips"):
+        optimizer.step(closure)
+    assert weight.grad.data_ptr() == buffer.data_ptr()
+    assert buffer.tolist() == [7.0] * 4
+    clips.append(False)
+    optimizer.step(closure)
+    assert optimizer.state[weight]["probes"] == 20

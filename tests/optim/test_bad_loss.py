@@ -72,3 +72,24 @@ def test_calibrating_on_nothing_is_refused(steps):
     optimizer = always_due(network(), steps=steps)
     with unchanged(optimizer), pytest.raises(ValueError, match="iterable of live losses"):
         optimizer.calibrate([])
+
+
+@pytest.mark.parametrize("weighed", [False, True])
+def test_a_loss_that_was_backpropagated_is_told_so_only_where_it_is_measured(weighed):
+    model = network()
+    optimizer = always_due(model, steps=0)
+    for due in (True, False):
+        loss = loss_of(model) * torch.tensor(0.5) if weighed else loss_of(model)
+        loss.backward()
+        if due:
+            with pytest.raises(RuntimeError, match="already backpropagated"):
+                optimizer.probe(loss)
+            optimizer.zero_grad()
+            fresh = loss_of(model)
+            optimizer.probe(fresh)
+            fresh.backward()
+            optimizer.step()
+            for group in optimizer.param_groups:
+                group["probe_every"] = 100
+        else:
+            assert not optimizer.probe(loss)

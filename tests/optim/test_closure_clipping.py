@@ -151,3 +151,41 @@ def test_gradients_around_a_minimum_are_not_taken_for_clipped_ones(here):
     optimizer = ESGD([weight], lr=1e-3, warmup_probes=1)
     optimizer.step(closure_of(optimizer, lambda: (weight - 1).square().sum() / 2))
     assert optimizer.state[weight]["probes"] == 1
+
+
+@pytest.mark.parametrize("name", CLIPPED)
+def test_clipping_that_begins_later_is_seen_at_the_next_probe(name):
+    optimizer, weight, loss = _sloped(*CLIPPED[name])
+    optimizer.step(closure_of(optimizer, loss))
+    for group in optimizer.param_groups:
+        group["steps_since_probe"] = group["probe_every"]
+    with pytest.raises(RuntimeError, match="clips its gradients"):
+        optimizer.step(_clipping_closure(optimizer, [weight], loss, "always"))
+
+
+AT_THE_POINT = {
+    "each layer clipped": lambda ps: [nn.utils.clip_grad_norm_([p], 1e-3) for p in ps],
+    "clipped by value": lambda ps: nn.utils.clip_grad_value_(ps, 1e-3),
+    "weights decayed": lambda ps: [p.grad.add_(p.detach(), alpha=10.0) for p in ps],
+    "all of one length": lambda ps: [p.grad.mul_(9 / p.grad.norm()) for p in ps],
+}
+
+
+@pytest.mark.parametrize("change", AT_THE_POINT.values(), ids=AT_THE_POINT)
+def test_what_is_done_to_gradients_unless_measuring_leaves_the_curvature(change):
+    diagonals = []
+    for changed in (False, True):
+        parameters, loss = NETWORK.parameters_and_loss()
+        optimizer = ESGD(parameters, lr=0.0)
+
+        def closure(optimizer=optimizer, loss=loss, own=parameters, changed=changed):
+            optimizer.zero_grad()
+            value = loss()
+            value.backward()
+            if changed and not optimizer.measuring:
+                change(own)
+            return value
+
+        optimizer.step(closure)
+        diagonals.append(optimizer.diagonal())
+    torch.testing.assert_close(*diagonals, rtol=0, atol=0)

@@ -84,8 +84,25 @@ def test_kinks_are_told_of_and_training_goes_on():
     optimizer = ESGD(model.parameters(), lr=0.01)
     closure = closure_of(optimizer, loss)
     first = float(loss())
-    with pytest.warns(UserWarning, match="ReLU"):
+    with pytest.warns(UserWarning, match="kinks"):
         optimizer.step(closure)
     for _ in range(40):
         last = float(optimizer.step(closure))
     assert last < first
+
+
+def _kinked(seed):
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3))
+    data, target = torch.randn(64, 6), torch.randn(64, 3)
+    return model, lambda: nn.functional.mse_loss(model(data), target)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_kinked_loss_is_told_of_and_never_measured_with_a_finer_step(seed):
+    """A fine step crosses few kinks: one vector may see none, and the next a jump over the step."""
+    model, loss = _kinked(seed)
+    optimizer = ESGD(model.parameters(), lr=0.0)
+    with pytest.warns(UserWarning, match=r"kinks \(Relu\)"):
+        optimizer.step(closure_of(optimizer, loss))
+    assert optimizer.param_groups[0]["difference_step"] >= relative_step(torch.float32)

@@ -199,14 +199,23 @@ def test_a_probe_of_the_scaled_loss_is_told_to_take_the_loss_itself():
 SCALED = {"as it is": False, "after unscale_": True}
 
 
+AROUND = {
+    "alone": lambda scaled: scaled,
+    "over parts": lambda scaled: scaled / 4,
+    "with a number added": lambda scaled: 3 * scaled + 1.0,
+    "with itself": lambda scaled: -scaled - scaled,
+}
+
+
+@pytest.mark.parametrize("around", AROUND.values(), ids=AROUND)
 @pytest.mark.parametrize("unscale_first", SCALED.values(), ids=SCALED)
 @pytest.mark.parametrize("backward", [False, True])
-def test_a_scaled_loss_that_was_probed_is_refused_and_forgotten(unscale_first, backward):
+def test_a_scaled_loss_that_was_probed_is_refused_and_forgotten(unscale_first, backward, around):
     """Nothing overflows here: its diagonal would be 65,536 times too large."""
     model, loss = _problem()
     optimizer, scaler = ESGD(model.parameters(), lr=0.05), torch.amp.GradScaler("cpu")
     before = [p.clone() for p in model.parameters()]
-    scaled = scaler.scale(loss())
+    scaled = around(scaler.scale(loss()))
     optimizer.probe(scaled, backward=backward)
     if not backward:
         scaled.backward()
@@ -237,6 +246,22 @@ def test_a_loss_that_is_weighed_is_probed_after_unscale_too(factor):
     scaler.unscale_(optimizer)
     scaler.step(optimizer)
     assert all(state["probes"] == 20 for state in optimizer.state.values())
+
+
+def test_a_loss_times_the_size_of_its_batch_is_taken_for_no_scale():
+    """The last batch is a power of two: after `unscale_` that looks like a scale."""
+    model, loss = _problem()
+    optimizer = ESGD(model.parameters(), lr=1e-4, probe_every=1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    for cases in (500.0, 512.0):
+        value = loss() * torch.tensor(cases)
+        optimizer.probe(value)
+        scaler.scale(value).backward()
+        scaler.unscale_(optimizer)
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+    assert all(state["probes"] == 21 for state in optimizer.state.values())
 
 
 @pytest.mark.parametrize("factor", [2.0, 3.0, 65536.0])

@@ -7,6 +7,7 @@ a backward that autograd cannot see through (a kernel of one's own: its result l
 torch's fused weight norm is differentiated a second time as if the norm were a constant.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -40,6 +41,28 @@ def nodes(loss: Tensor) -> Nodes:
 def leaves(graph: Nodes) -> set[Tensor]:
     """Return all that a backward pass of the loss would give a gradient to."""
     return {node.variable for node in graph if hasattr(node, "variable")}
+
+
+_KINKED = re.compile(
+    "Relu|LeakyRelu|Rrelu|Prelu|Threshold|Hardtanh|Hardswish|Hardsigmoid|Hardshrink|Softshrink"
+    "|Abs|L1Loss|Clamp|(Adaptive)?Max|Min|Amax|Amin|Median|Kthvalue|Topk|Sort|Sgn|Sign"
+)
+
+
+def kinks(graph: Nodes) -> list[str]:
+    """Return the kinds of nodes whose first derivative jumps, by torch's names.
+
+    Example:
+        >>> x = torch.randn(3, requires_grad=True)
+        >>> kinks(nodes(x.relu().sum())), kinks(nodes(x.tanh().sum()))
+        (['Relu'], [])
+    """
+    names = {_kind(node.name()) for node in graph}
+    return sorted(name for name in names if _KINKED.match(name))
+
+
+def _kind(name: str) -> str:
+    return re.sub(r"(Kernel|WithIndices)?Backward\d*$", "", name)
 
 
 def reached(loss: Tensor, wanted: Iterable[Tensor]) -> list[Tensor]:

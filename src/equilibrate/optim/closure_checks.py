@@ -18,7 +18,7 @@ _REPEATS = 1e-2  # kernels that add in any order repeat to 1e-6 or so, another b
 _SHORTEST, _LOOKED_AT = 32, 3  # elements of a tensor that may speak for all, and how many may
 _EXPLAINED = 0.5  # an earlier gradient explains the excess to e^2, or not at all
 
-_NOT_REPEATABLE = (
+NOT_REPEATABLE = (
     "The closure does not repeat itself: run twice at the same point it gave two gradients, so "
     "their differences measure nothing. Draw the batch outside the closure, and leave random "
     "numbers that are not torch's out of it; or call optimizer.probe(loss) on the live loss."
@@ -36,13 +36,11 @@ def length(gradients: Gradients) -> float:
     return norm([g for g in gradients if g is not None])
 
 
-def require_repeatable(point: Gradients, again: Gradients) -> None:
-    """Raise where the closure gives another gradient at the same point, and not a clipped one."""
-    there = [g for g in point if g is not None]
-    pairs = [(g, a) for g, a in zip(point, again, strict=True) if g is not None]
-    change = norm([g if a is None else g - a for g, a in pairs])
-    if not change <= _REPEATS * norm(there) and not _is_shorter(point, again):
-        raise RuntimeError(_NOT_REPEATABLE)
+def repeats(first: Gradients, second: Gradients) -> bool:
+    """Tell whether two runs at the same point gave the same gradient."""
+    there = [g for g in first if g is not None]
+    pairs = [(g, a) for g, a in zip(first, second, strict=True) if g is not None]
+    return norm([g if a is None else g - a for g, a in pairs]) <= _REPEATS * norm(there)
 
 
 def refuse_accumulation(

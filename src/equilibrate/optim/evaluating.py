@@ -1,13 +1,21 @@
 """Running a user's closure: once, or on probing steps also at displaced points."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from equilibrate.optim.closure import Closure, ClosureHessian
+from equilibrate.curvature.graph import Nodes, kinks, leaves, nodes
+from equilibrate.optim.closure import ClosureHessian
+from equilibrate.optim.closure_differences import Closure
 from equilibrate.optim.measuring import Measuring
-from equilibrate.optim.restoring import copied_gradients, put_back, random_state, undone_on_error
+from equilibrate.optim.restoring import (
+    RandomState,
+    copied_gradients,
+    gradients_put_back,
+    places_in_buffers,
+    put_back,
+    random_state,
+    undone_on_error,
+)
 from equilibrate.optim.state import any_gradient
 
 _SCALED = (
@@ -30,14 +38,18 @@ class Evaluating(Measuring):
                 return closure()
             parameters = self._trainable()
             start = random_state(parameters)
-            earlier = copied_gradients(parameters)
+            earlier, places = copied_gradients(parameters), places_in_buffers(parameters)
             loss = closure()
             if self.probe_due:
                 self._agree("step(closure)")
             fresh = [p for p in self._unmeasured() if self._depends_on(p)]
             if not self._pending and (fresh or any(map(self._scheduled, self.param_groups))):
-                with undone_on_error(parameters, earlier, start):
-                    self._measure_by_differences(closure, fresh, start, earlier)
+                graph: Nodes = nodes(loss) if isinstance(loss, Tensor) else ()  # a number has none
+                # What else got a gradient would get it at every point: another optimizer's, inputs.
+                others = gradients_put_back(leaves(graph).difference(self._all()))
+                with undone_on_error(parameters, earlier, places, start), others:
+                    found = kinks(graph)
+                    self._measure_by_differences(closure, fresh, start, earlier, found)
         return loss
 
     def _depends_on(self, parameter: Tensor) -> bool:
@@ -47,19 +59,18 @@ class Evaluating(Measuring):
         return not self.state.get(parameter, {}).get("absent") or any_gradient(parameter)
 
     def _measure_by_differences(
-        self, closure: Closure, fresh: list[Tensor], start: Any, earlier: list[Tensor | None]
+        self,
+        closure: Closure,
+        fresh: list[Tensor],
+        start: RandomState,
+        earlier: list[Tensor | None],
+        kinks: list[str],
     ) -> None:
         """Measure around the present point, and leave no trace but the measurement."""
         parameters = self._trainable()
         with self._taking_products(), put_back(parameters) as point:
-            hessian = ClosureHessian(
-                closure,
-                parameters,
-                point,
-                start=start,
-                earlier=earlier,
-                relative=self.param_groups[0]["difference_step"],
-            )
+            hessian = ClosureHessian(closure, parameters, point, start=start, earlier=earlier)
+            hessian.relative, hessian.kinks = self.param_groups[0]["difference_step"], kinks
             self._measure(hessian, fresh)
         for group in self.param_groups:
             group["difference_step"] = hessian.relative

@@ -16,6 +16,7 @@ from equilibrate.curvature.checks import check_loss as check_loss  # for `measur
 from equilibrate.curvature.graph import Nodes, holds_float16, leaves, nodes
 from equilibrate.distributed import is_sharded
 from equilibrate.kernels.capture import capturing
+from equilibrate.optim.factors import factors
 from equilibrate.optim.state import all_finite
 
 _SCALES = (2.0**15, 2.0**8, 1.0)
@@ -31,8 +32,12 @@ _SHARDED = (
 )
 _ELSEWHERE = (
     "The second derivative of this loss cannot be had. Pass a closure instead, "
-    "optimizer.step(closure), which needs gradients alone; or, for attention, run the forward "
-    "pass inside equilibrate.math_attention(optimizer)."
+    "optimizer.step(closure), which needs gradients alone."
+)
+_ATTENTION = (
+    "Fused attention has no second derivative. Run the forward pass inside "
+    "equilibrate.math_attention(optimizer), which takes another kernel in the steps that probe; "
+    "or, for a smooth network, pass a closure instead, optimizer.step(closure)."
 )
 _CAPTURED_HALF = (
     "This loss was computed in float16, where the scale of a product is chosen on the host: that "
@@ -64,6 +69,8 @@ class LiveLoss:
         self._scales = list(_SCALES if holds_float16(graph) else (1.0,))
         self._hessian = self._differentiate(self._scales.pop(0), graph)
         self.present = self._hessian.present
+        with _explained_errors():
+            self.factors = factors(loss)  # read now: sharing may free the graph
         if not any(self.present):
             raise ValueError(
                 "The loss does not depend on any of the parameters. Was it computed from another "
@@ -110,4 +117,6 @@ def _explained_errors() -> Iterator[None]:
     except RuntimeError as error:
         text = str(error)
         used = "second time" in text or "been freed" in text
-        raise RuntimeError(f"{_ALREADY_USED if used else _ELSEWHERE} The reason: {text}") from error
+        attends = "scaled_dot_product" in text or "ttention" in text
+        advice = _ALREADY_USED if used else _ATTENTION if attends else _ELSEWHERE
+        raise RuntimeError(f"{advice} The reason: {text}") from error

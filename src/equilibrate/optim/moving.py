@@ -9,7 +9,7 @@ from equilibrate.curvature.checks import refuse_model
 from equilibrate.distributed import Word
 from equilibrate.optim import mean_floor
 from equilibrate.optim.arguments import check_layouts, plain_numbers
-from equilibrate.optim.closure import Closure
+from equilibrate.optim.closure_differences import Closure
 from equilibrate.optim.columns import Columns
 from equilibrate.optim.damping import damping_and_fill
 from equilibrate.optim.growth import is_limited
@@ -66,8 +66,8 @@ class CurvatureOptimizer(Limiting):
         of gradients when due, unless the closure calls `probe` itself. A probing step runs the
         closure twice more, the very first one twice for each warm-up vector and five times to
         choose the width, 46 with ESGD's 20. BatchNorm would average them all in: put the forward
-        pass inside `equilibrate.frozen_statistics`. Gradients of parameters that belong to other
-        optimizers are those of the last run, so step them first.
+        pass inside `equilibrate.frozen_statistics`. Gradients of other optimizers' parameters are
+        put back where the closure returns the loss itself; of a number they cannot be told.
         """
         try:
             return self._step(closure)

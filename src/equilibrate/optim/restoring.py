@@ -1,6 +1,6 @@
 """What a run of a user's closure changes, and how it is put back: values, gradients, generators."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -65,15 +65,35 @@ def put_back(parameters: Sequence[Tensor]) -> Iterator[Point]:
     finally:
         with torch.no_grad():
             set_values(parameters, point.values)
-            for parameter, gradient, copy in zip(parameters, gradients, copies, strict=True):
-                if gradient is None or copy is None:
-                    parameter.grad = None
-                elif _overlaps(gradient):
-                    parameter.grad = copy
-                else:
-                    parameter.grad = gradient
-                    gradient.copy_(copy)  # a bucket of DDP may have been written through it
+            _put_gradients(parameters, gradients, copies)
         set_random_state(state)
+
+
+@contextmanager
+def gradients_put_back(reached: Iterable[Tensor]) -> Iterator[None]:
+    """Restore the gradients of leaves that are no parameters of the optimizer's own."""
+    leaves = list(reached)
+    gradients = [leaf.grad for leaf in leaves]
+    copies = [None if g is None else g.detach().clone() for g in gradients]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            _put_gradients(leaves, gradients, copies)
+
+
+def _put_gradients(
+    leaves: Sequence[Tensor],
+    places: Sequence[Tensor | None],
+    contents: Sequence[Tensor | None],
+) -> None:
+    """Give every leaf a gradient of this content, in the tensor it had where that is known."""
+    for leaf, place, content in zip(leaves, places, contents, strict=True):
+        if content is None or place is None or _overlaps(place):
+            leaf.grad = content
+        else:
+            leaf.grad = place
+            place.copy_(content)  # a bucket of DDP may have been written through it
 
 
 def _overlaps(gradient: Tensor) -> bool:
@@ -89,15 +109,24 @@ def set_values(parameters: Sequence[Tensor], values: Sequence[Tensor]) -> list[T
     return own
 
 
+def places_in_buffers(parameters: Sequence[Tensor]) -> list[Tensor | None]:
+    """Return the gradients that lie in a buffer of the user's: held, they keep nothing alive."""
+    gradients = [parameter.grad for parameter in parameters]
+    return [g if g is not None and g._is_view() else None for g in gradients]
+
+
 @contextmanager
 def undone_on_error(
-    parameters: Sequence[Tensor], earlier: Sequence[Tensor | None], start: RandomState
+    parameters: Sequence[Tensor],
+    earlier: Sequence[Tensor | None],
+    places: Sequence[Tensor | None],
+    start: RandomState,
 ) -> Iterator[None]:
     """Where measuring is refused, undo the closure's own run too: gradients and random state."""
     try:
         yield
     except BaseException:
-        for parameter, gradient in zip(parameters, earlier, strict=True):
-            parameter.grad = gradient
+        with torch.no_grad():
+            _put_gradients(parameters, places, earlier)
         set_random_state(start)
         raise

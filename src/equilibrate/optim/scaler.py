@@ -5,15 +5,13 @@ again at the step. A probe is of the loss itself: of the scaled one D would be a
 large, and every step too short.
 """
 
-import math
 from collections.abc import Sequence
-from typing import Any
 
-import torch
 from torch import Tensor
 
 from equilibrate.distributed import Word, local
 from equilibrate.optim.evaluating import Evaluating
+from equilibrate.optim.factors import is_a_scale
 from equilibrate.optim.live_loss import LiveLoss
 
 _PROBED_SCALED = (
@@ -22,34 +20,36 @@ _PROBED_SCALED = (
 )
 
 
-# GradScaler starts at 65,536 and moves by halves and doubles; a person weighs a loss by less.
-_LEAST_SCALE = 256
-
-
 class UnderScaler(Evaluating):
     """An optimizer that GradScaler hands its scale to (`_step_supports_amp_scaling`)."""
 
     def _forget_volatile(self) -> None:
         super()._forget_volatile()
-        self._multiplied: Tensor | None = None  # by what the last probed loss is multiplied
+        self._factors: list[Tensor] = []  # that the last probed loss is a multiple of
+        self._probed_plainly = False  # a loss that no scale can have multiplied, under a scaler
 
     def _probe(self, loss: Tensor, share: bool) -> LiveLoss | None:
-        factor = multiplied_by(loss)  # read first: sharing may free the graph
         hessian = super()._probe(loss, share)
         if hessian is not None:
-            self._multiplied = factor  # read on the host under a scaler alone, which waits anyway
+            self._factors = hessian.factors  # read on the host under a scaler, which waits anyway
         return hessian
 
     def _refuse_scaled_loss(self) -> None:
         """Raise where the probed loss was multiplied by the scale, and forget the measurement."""
-        multiplied, self._multiplied = self._multiplied, None
-        if multiplied is None or getattr(self, "found_inf", None) is None:
+        found, self._factors = self._factors, []
+        if not (self._pending or self._warmed) or getattr(self, "found_inf", None) is None:
             return
-        factor = float(multiplied)
+        numbers = [float(factor) for factor in found]
         scale: Tensor | None = getattr(self, "grad_scale", None)  # None after scaler.unscale_
-        if _is_a_scale(factor) if scale is None else factor == float(scale) != 1:
+        if scale is None:
+            # A loss times the size of its batch may look like one, but not from the first probe on.
+            scales = [] if self._probed_plainly else list(filter(is_a_scale, numbers))
+            self._probed_plainly = not scales
+        else:
+            scales = [number for number in numbers if number == float(scale) != 1]
+        if scales:
             self._give_up()
-            raise RuntimeError(_PROBED_SCALED.format(factor))
+            raise RuntimeError(_PROBED_SCALED.format(scales[0]))
 
     def _leave_scaler(self) -> None:
         """Forget what GradScaler has set for a step that failed: it would, after one that did not.
@@ -78,27 +78,3 @@ class UnderScaler(Evaluating):
             return
         for gradient in map(local, gradients):
             gradient.div_(factor.to(gradient.device))
-
-
-def _is_a_scale(factor: float) -> bool:
-    return factor >= _LEAST_SCALE and math.frexp(factor)[0] == 0.5
-
-
-def multiplied_by(loss: Any) -> Tensor | None:
-    """Return the tensor of one float32 number that a loss is the product with, if it is one.
-
-    Example:
-        >>> import torch
-        >>> loss = torch.ones((), requires_grad=True)
-        >>> multiplied_by(torch.amp.GradScaler("cpu", init_scale=4.0).scale(loss))
-        tensor(4.)
-        >>> multiplied_by(loss * 4) is None  # by a plain number
-        True
-    """
-    node = getattr(loss, "grad_fn", None)
-    if node is None or node.name() != "MulBackward0":
-        return None
-    factor = node._saved_other
-    if not isinstance(factor, Tensor) or factor.numel() != 1 or factor.requires_grad:
-        return None
-    return factor if factor.dtype is torch.float32 else None  # a plain number: float64 or int64
