@@ -121,7 +121,8 @@ def test_a_badly_scaled_quadratic_says_yes_and_by_how_much():
     after = h / (h + 0.01 * h.mean())
     by = float(h.max() / h.mean() / (after.max() / after.mean()))
     assert gain(found, "equilibration").value == pytest.approx(by, rel=1e-9)
-    assert verdict(found).startswith("Yes, equilibration helps here: ")
+    said = "Yes, equilibration helps here, but is not seen to do more than Adam's divisor does: "
+    assert verdict(found).startswith(said)  # at weights of one the gradient is h as well
     assert f"by {by:.3g} [{by:.3g}, {by:.3g}], from " in verdict(found)
 
 
@@ -157,6 +158,35 @@ def test_adam_s_divisor_is_said_to_multiply_where_it_makes_it_worse():
     # 4 / 2 before, 12 / 4 or 1 / 1 after.
     assert "multiplies it by 1.5 [1.5, 1.5]. " in beside(replace(found, spectra=worse))
     assert "divides it by 2 [2, 2]. " in beside(replace(found, spectra=better))
+
+
+# Eigenvalues after Adam's divisor, beside 1, 1, 1, 2 after equilibration; what the yes says. The
+# condition number is 3.08 before and 1.6 after.
+BESIDE_ADAM = {
+    "Adam's does nothing": ([1.0, 1.0, 1.0, 10.0], "helps here: it divides "),
+    "Adam's does as much": ([1.0, 1.0, 1.0, 2.0], "here, but is not seen to do more than Adam's "),
+    "a little less": ([1.0, 1.0, 1.0, 2.1], "here, but is not seen to do more than Adam's "),
+    "visibly less": ([1.0, 1.0, 1.0, 2.8], "helps here: it divides "),
+    "Adam's does more": ([1.0, 1.0, 1.0, 1.2], "here, but less than Adam's divisor does: it "),
+}
+
+
+@pytest.mark.parametrize(("values", "said"), BESIDE_ADAM.values(), ids=BESIDE_ADAM)
+def test_a_yes_says_where_adam_s_divisor_does_as_much(values, said):
+    found = _turned(_found(problems.small), [1.0, 1.0, 1.0, 10.0], [1.0, 1.0, 1.0, 2.0])
+    found = replace(found, spectra={**found.spectra, "gradient": _exact(values)})
+    assert verdict(found).startswith("Yes, equilibration helps")
+    assert said in verdict(found)
+
+
+def test_a_yes_whose_interval_overlaps_adam_s_does_not_claim_more():
+    """1.12 / 0.156 after equilibration, 1.1 / 0.136 after Adam's divisor: less than products tell."""
+    shifts = {"none": 0.0, "gradient": 0.1, "equilibration": 0.12}
+    spectra = {kind: _seen(_falling(0.5) + shift, 0) for kind, shift in shifts.items()}
+    found = _found(problems.small)
+    found = replace(found, spectra={**found.spectra, **spectra})
+    assert gain(found, "equilibration").value > 1.1 * gain(found, "gradient").value
+    assert "here, but is not seen to do more than Adam's " in verdict(found)
 
 
 @pytest.mark.parametrize("quick", [True, False])

@@ -35,7 +35,8 @@ def verdict(found: Findings) -> str:
             f"{in_words(by)}, {way}."
         )
     if by.low > 1:
-        return f"Yes, equilibration helps here: it divides {_WHAT} by {in_words(by)}, {way}."
+        helps = f"Yes, equilibration helps here{_beside_adam(found)}"
+        return f"{helps}: it divides {_WHAT} by {in_words(by)}, {way}."
     if by.high < 1:
         worse = in_words(_inverse(by))
         return f"No, equilibration does not help here: it multiplies {_WHAT} by {worse}, {way}."
@@ -44,6 +45,16 @@ def verdict(found: Findings) -> str:
         f"No help of equilibration is seen here: it divides {_WHAT} by {in_words(by)}, {way}, and "
         f"that interval holds 1{narrower}."
     )
+
+
+def _beside_adam(found: Findings) -> str:
+    """Return where a gain is none over Adam's divisor: that belongs into the same sentence."""
+    more = condition(found.spectra["gradient"]) / condition(found.spectra["equilibration"])
+    if more.high < 1:
+        return ", but less than Adam's divisor does"
+    if more.low > 1 and more.high > _LITTLE:
+        return ""
+    return ", but is not seen to do more than Adam's divisor does"
 
 
 def beside(found: Findings) -> str:
