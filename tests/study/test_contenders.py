@@ -2,6 +2,7 @@
 
 import json
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,8 +10,9 @@ import torch
 from equilibrate.cli import main
 from equilibrate.study import command
 from equilibrate.study.compare import Plan
-from equilibrate.study.contenders import find_method
+from equilibrate.study.contenders import CONTENDERS, find_method
 from equilibrate.study.find import find_problem
+from equilibrate.study.naming import digest
 from equilibrate.study.rehearse import rehearse
 from tests.study.page import FOLDER, SMALL, said
 
@@ -110,3 +112,98 @@ def test_a_file_that_misses_a_module_of_its_own_keeps_its_traceback(here):
     sys.modules.pop("mymod", None)
     with pytest.raises(ModuleNotFoundError, match="'my'"):
         main(["compare", "wave:wave", *SMALL, "--methods", "mymod:X"])
+
+
+MINE = """
+from dataclasses import replace
+
+import torch
+
+from equilibrate.study import LogUniform, Method
+from equilibrate.study.contenders import CONTENDERS
+
+RATES = {"lr": LogUniform(0.00095, 0.95)}
+
+
+class Mine(torch.optim.SGD):
+    def __init__(self, parameters, lr=0.03):
+        super().__init__(parameters, lr=1.0 * lr)
+
+
+wider = replace(CONTENDERS["adam"], space={"lr": LogUniform(1e-9, 1e-8)})
+taken = Method("sgd", torch.optim.Adam, RATES)
+mine = Method("mine", Mine, RATES)
+torchs = Method("torchs", torch.optim.Adam, RATES)
+"""
+
+
+def mine(here, *change):
+    (here / "mine.py").write_text(MINE.replace(*change) if change else MINE)
+    sys.modules.pop("mine", None)
+
+
+def recorded():
+    lines = (FOLDER / "records.jsonl").read_text().splitlines()
+    return [(r["method"], r["final_error"]) for r in map(json.loads, lines)]
+
+
+@pytest.mark.parametrize("names", [("adam", "mine:wider"), ("mine:taken", "sgd")])
+def test_two_methods_of_one_name_are_refused(names, here, capsys):
+    """The rows of one would stand under the label of the other."""
+    mine(here)
+    assert main(["compare", "wave:wave", *SMALL, "--methods", *names]) == 2
+    last = said(capsys)[-1]
+    assert f"{names[0]} and {names[1]} are two methods of one name" in last
+    assert "Method(name=...)" in last
+    assert not (here / "out").exists()
+
+
+def test_one_method_asked_for_twice_is_compared_once(here, capsys):
+    mine(here)
+    assert main(["compare", "wave:wave", *SMALL, "--methods", "mine:mine", "mine:mine"]) == 0
+    assert len(recorded()) == 2
+
+
+EDITED = {
+    "a class": ("mine:Mine", "1.0 * lr", "0.5 * lr"),
+    "a method of one's own class": ("mine:mine", "1.0 * lr", "0.5 * lr"),
+    "a method of another class": ("mine:torchs", "optim.Adam,", "optim.SGD,"),
+}
+
+
+@pytest.mark.parametrize("name", EDITED)
+def test_an_optimizer_that_was_edited_is_trained_again(name, here, capsys):
+    method, before, after = EDITED[name]
+    words = ["compare", "wave:wave", *SMALL, "--methods", method]
+    mine(here)
+    assert main(words) == 0
+    assert main(words) == 0
+    first = recorded()
+    assert len(first) == 2  # what was not edited is found
+    mine(here, before, after)
+    assert main(words) == 0
+    assert len(recorded()) == 4
+    assert recorded()[2:] != first
+
+
+def test_a_method_that_takes_a_known_name_at_another_time_has_trials_of_its_own(here, capsys):
+    mine(here)
+    words = ["compare", "wave:wave", *SMALL, "--methods"]
+    assert main([*words, "sgd"]) == 0
+    assert main([*words, "mine:taken"]) == 0
+    assert len(recorded()) == 4
+
+
+KNOWN = [*CONTENDERS, "torch.optim:NAdam", "equilibrate.rivals.lbfgs:LBFGS"]
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_what_is_known_by_its_name_keeps_the_key_of_published_records(name):
+    """The fields of a trial as they were before there was a code: nothing else is hashed."""
+    method = find_method(name)
+    problem = SimpleNamespace(name="p", fingerprint="f", batch_size=5)
+    (trial,) = Plan(problem, [method], trials=1, epochs=2).searched()
+    (settings,) = method.settings(1)
+    parts = {"problem": "p", "fingerprint": "f", "method": name, "settings": settings, "seed": 0,
+             "batch_size": 5, "epochs": 2, "precision": "float32"}  # fmt: skip
+    assert trial.describe() == {"key": digest(parts)[:16], **parts}

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -137,7 +138,7 @@ def _is_here(arguments: argparse.Namespace) -> bool:
 
 
 def _methods(arguments: argparse.Namespace) -> list[Method]:
-    found = [_method(name) for name in dict.fromkeys(arguments.methods)]
+    found = _of_different_names({name: _method(name) for name in arguments.methods})
     try:
         methods, without = adapted(found, schedule=arguments.schedule, momentum=arguments.momentum)
     except ValueError as error:
@@ -145,6 +146,19 @@ def _methods(arguments: argparse.Namespace) -> list[Method]:
     for name in without:
         print(f"--momentum: {name} takes none and is trained without", file=sys.stderr)
     return methods
+
+
+def _of_different_names(asked: Mapping[str, Method]) -> list[Method]:
+    """Return the methods, each once; refuse two of one name, whose trials nobody could tell."""
+    found: dict[str, str] = {}
+    for asked_as, method in asked.items():
+        first = found.setdefault(method.name, asked_as)
+        if asked[first] is not method:
+            raise Refusal(
+                f"{first} and {asked_as} are two methods of one name, {method.name!r}; give your "
+                f"own another: Method(name=...), or replace(method, name=...)"
+            )
+    return [asked[first] for first in found.values()]
 
 
 def _method(name: str) -> Method:

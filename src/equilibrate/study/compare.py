@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from equilibrate.study.contenders import code_of
 from equilibrate.study.course import Trainer
 from equilibrate.study.crew import Crew
 from equilibrate.study.live import Live
@@ -83,6 +84,7 @@ class Plan:
             problem.batch_size,
             self.epochs,
             self.precision,
+            code_of(method),
         )
 
 

@@ -18,7 +18,10 @@ from torch.optim import Optimizer
 from equilibrate.optim import ESGD
 from equilibrate.rivals.muon import MuonAdamW
 from equilibrate.rivals.soap import MissingRival, make_soap
+from equilibrate.study.fingerprint import described
 from equilibrate.study.methods import METHODS, Method
+from equilibrate.study.naming import digest
+from equilibrate.study.own import is_known
 from equilibrate.study.space import LogUniform
 
 DECADES = 3.0
@@ -122,6 +125,24 @@ def find_method(name: str) -> Method:
         f"{name} is neither a Method nor a torch optimizer class; a class is written as "
         f"torch.optim:NAdam is"
     )
+
+
+def code_of(method: Method) -> str:
+    """Return what tells a user's method from another of its name, for the keys of its trials.
+
+    Nothing where the name says it: for a method known here with its own optimizer, and for a class
+    of torch's or of this package's that is named as module:name.
+
+    Example:
+        >>> code_of(CONTENDERS["adam"]), code_of(find_method("torch.optim:NAdam"))
+        ('', '')
+        >>> code_of(Method("adam", torch.optim.NAdam, {})) != ""
+        True
+    """
+    optimizer = method.optimizer
+    by_class = method.name.endswith(f":{getattr(optimizer, '__name__', '')}")
+    named = by_class or any(c.name == method.name and c.optimizer is optimizer for c in _CONTENDERS)
+    return "" if named and is_known(optimizer) else digest(described(optimizer))[:16]
 
 
 def _rates_of(optimizer: type[Optimizer]) -> LogUniform:

@@ -27,6 +27,17 @@ def is_own(thing: Any) -> bool:
     return _is_own_module(_module_of(thing))
 
 
+def is_known(thing: Any) -> bool:
+    """Tell whether a function, a class or an object's class is torch's or this package's.
+
+    Example:
+        >>> import torch
+        >>> is_known(torch.optim.SGD), is_known(Path)
+        (True, False)
+    """
+    return _module_of(thing).partition(".")[0] in _KNOWN
+
+
 def name_of(thing: Any) -> str:
     """Return the name of a function or class that is not the user's, an installed one's version.
 
