@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from equilibrate import ESGD
-from tests.optim.bad_input import BOTH, DOUBLE, TRAINED, always_due, network
+from tests.optim.bad_input import BOTH, DOUBLE, TRAINED, X, always_due, network
 from tests.optim.loops import train, train_by_closure
 from tests.optim.watching import parameters_of, unchanged
 
@@ -100,3 +100,20 @@ def test_a_hyper_parameter_out_of_range_is_refused(name, value, kind):
     train(
         optimizer, lambda: torch.stack([p.pow(2).sum() for p in parameters_of(optimizer)]).sum(), 1
     )
+
+
+# What people pass by mistake: the call, the error, what it says
+MISTAKES = {
+    "a loss to step": (lambda o, m: o.step(m(X).sum()), "Call loss.backward"),
+    "a file to load_state_dict": (lambda o, m: o.load_state_dict("last.pt"), "weights_only=True"),
+    "the model to probe": (lambda o, m: o.probe(m), "Pass the loss itself."),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_natural_mistake_is_told_the_right_call(name):
+    call, words = MISTAKES[name]
+    model = network()
+    optimizer = always_due(model, steps=2)
+    with unchanged(optimizer), pytest.raises(TypeError, match=words):
+        call(optimizer, model)

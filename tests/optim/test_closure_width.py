@@ -94,7 +94,9 @@ def test_kinks_are_told_of_and_training_goes_on():
 def _kinked(seed):
     torch.manual_seed(seed)
     model = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3))
-    data, target = torch.randn(64, 6), torch.randn(64, 3)
+    generator = torch.Generator().manual_seed(seed)
+    data = torch.randn(64, 6, generator=generator)
+    target = torch.randn(64, 3, generator=generator)
     return model, lambda: nn.functional.mse_loss(model(data), target)
 
 

@@ -19,9 +19,9 @@ def check_loss(loss: Tensor) -> None:
         ValueError: The loss must be a scalar, got shape (3,). Reduce it: loss.mean().
     """
     if not isinstance(loss, Tensor):
+        hint = ", not loss.item()" if isinstance(loss, float | int) else ""
         raise TypeError(
-            f"The loss must be a tensor, got {type(loss).__name__}. Pass the loss itself, not "
-            "loss.item()."
+            f"The loss must be a tensor, got {type(loss).__name__}. Pass the loss itself{hint}."
         )
     if loss.numel() != 1:
         raise ValueError(

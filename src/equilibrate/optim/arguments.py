@@ -93,7 +93,8 @@ def check_group(group: dict[str, Any]) -> None:
     """Raise ValueError for the first hyper-parameter of a group that is out of range."""
     for name, (holds, wanted) in _CHECKS.items():
         if name in group and not holds(group[name]):
-            raise ValueError(f"Invalid {name}: {group[name]!r}. It must be {wanted}.")
+            hint = " Pass its .lr." if hasattr(group[name], "lr") else ""
+            raise ValueError(f"Invalid {name}: {group[name]!r}. It must be {wanted}.{hint}")
     if group["nesterov"] and group["momentum"] == 0:
         raise ValueError("Invalid nesterov: True with momentum 0. Give a momentum, such as 0.9.")
     if group.get("scaling") == "row-column" and (group["fused"] or group["capturable"]):
@@ -103,6 +104,23 @@ def check_group(group: dict[str, Any]) -> None:
         )
     if group["fused"] and group["foreach"]:
         raise ValueError("Invalid fused: True with foreach=True. Give one of the two.")
+
+
+def require_closure(closure: Any) -> None:
+    """Raise for what step cannot call, a loss most of all.
+
+    Example:
+        >>> require_closure(None)
+        >>> require_closure(1.0)
+        Traceback (most recent call last):
+            ...
+        TypeError: step takes a closure or nothing, got float. Call loss.backward(), then step().
+    """
+    if closure is not None and not callable(closure):
+        kind = type(closure).__name__
+        raise TypeError(
+            f"step takes a closure or nothing, got {kind}. Call loss.backward(), then step()."
+        )
 
 
 def check_scaling(groups: Iterable[dict[str, Any]]) -> None:

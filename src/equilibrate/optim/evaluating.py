@@ -50,6 +50,7 @@ class Evaluating(Measuring):
                 with undone_on_error(parameters, earlier, places, start), others:
                     found = kinks(graph)
                     self._measure_by_differences(closure, fresh, start, earlier, found)
+                self._watch(loss)
         return loss
 
     def _depends_on(self, parameter: Tensor) -> bool:

@@ -21,6 +21,16 @@ from equilibrate.optim.state import (
 )
 from equilibrate.optim.warn import warn_user
 
+_LOST = (
+    "A parameter is infinite or not a number: training has diverged. Go back to a checkpoint, and "
+    "lower the learning rate."
+)
+_DROPPED = (
+    "A curvature product was not finite and was dropped; the diagonal is unchanged (see "
+    "param_groups[0]['dropped_probes']). Lower the learning rate if the loss is infinite or not a "
+    "number; if it is finite, the second derivative overflows: look for a division by zero, too."
+)
+
 
 class Folding(Settling):
     """An optimizer that keeps a diagonal of the Hessian; `_kind` says which one."""
@@ -102,12 +112,8 @@ class Folding(Settling):
         """Count a product that was not finite, and say so."""
         for group in self.param_groups:
             group["dropped_probes"] += 1
-        warn_user(
-            "A curvature product was not finite and was dropped; the diagonal is unchanged (see "
-            "param_groups[0]['dropped_probes']). Lower the learning rate if the loss is infinite "
-            "or not a number; if it is finite, the second derivative overflows: look for a "
-            "division by zero, too.",
-        )
+        fine = all_finite([p.detach() for p in self._all()])
+        warn_user(_DROPPED if fine else f"{_LOST} {_DROPPED}")
 
     def _fold_pending(self) -> None:
         """Fold what this step's losses have contributed; a dropped product leaves the probe due."""

@@ -4,6 +4,7 @@ Everything that must survive lives in `param_groups` and `state`, so torch's own
 it all. A pending product belongs to an iteration, like a gradient, and is not kept.
 """
 
+from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
@@ -21,6 +22,7 @@ from equilibrate.optim.arguments import (
 from equilibrate.optim.columns import Columns
 from equilibrate.optim.device_numbers import Damped
 from equilibrate.optim.pending import Pending
+from equilibrate.optim.rising_loss import RisingLoss
 from equilibrate.optim.state import check_shapes, restore
 from equilibrate.optim.warn import warn_user
 
@@ -57,6 +59,11 @@ class Keeping(Optimizer):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load as torch does, but keep the diagonal in the precision it was saved in."""
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(
+                f"load_state_dict takes what state_dict returned, got {type(state_dict).__name__}. "
+                "Of a file: load_state_dict(torch.load(path, weights_only=True))."
+            )
         loaded: dict[str, Any] = {}
 
         def note(_: Any, given: dict[str, Any]) -> None:
@@ -126,6 +133,7 @@ class Keeping(Optimizer):
         self._warmed, self._joining, self._noted = [], [], []
         self._first_mean = self._first_initial = 0.0
         self._warned: set[str] = set()
+        self._losses = RisingLoss()
 
     def _require_itself(self) -> None:
         """Raise where a wrapper borrows the methods of this class but keeps its own attributes."""
@@ -142,4 +150,15 @@ class Keeping(Optimizer):
     def _warn_once(self, text: str) -> None:
         if text not in self._warned:
             self._warned.add(text)
+            warn_user(text)
+
+    def _watch(self, loss: Any) -> None:
+        """Look at a loss that was probed, where the host waits for the device anyway."""
+        one = isinstance(loss, float) or (isinstance(loss, Tensor) and loss.numel() == 1)
+        if one and not self._settled:
+            self._losses.see(loss, self._tell_of_explosion)
+
+    def _tell_of_explosion(self, text: str) -> None:
+        if "explosion" not in self._warned:
+            self._warned.add("explosion")
             warn_user(text)

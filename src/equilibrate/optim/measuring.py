@@ -105,6 +105,7 @@ class Measuring(Provisional):
                 hessian.share(self._products(fresh))
             self._measure(hessian, fresh)
         self._count_loss(loss)
+        self._watch(loss)
         return hessian
 
     def calibrate(self, losses: Iterable[Tensor], *, release: bool = False) -> int:

@@ -8,7 +8,7 @@ from torch import Tensor
 from equilibrate.curvature.checks import refuse_model
 from equilibrate.distributed import Word
 from equilibrate.optim import mean_floor
-from equilibrate.optim.arguments import check_layouts, plain_numbers
+from equilibrate.optim.arguments import check_layouts, plain_numbers, require_closure
 from equilibrate.optim.closure_differences import Closure
 from equilibrate.optim.columns import Columns
 from equilibrate.optim.damping import damping_and_fill
@@ -77,6 +77,7 @@ class CurvatureOptimizer(Limiting):
 
     def _step(self, closure: Closure | None) -> float | None:
         self._refuse_capture()
+        require_closure(closure)
         loss = None if closure is None else self._evaluate(closure)
         self._refuse_scaled_loss()
         given = [_given(group["params"]) for group in self.param_groups]

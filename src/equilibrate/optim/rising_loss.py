@@ -1,0 +1,47 @@
+"""A loss that explodes, told at the probes: with momentum updates are limited and hide it.
+
+Steps that diverge would otherwise end at infinity, which everybody sees. The limit on the growth of
+an update keeps them finite, and the loss stays where it was thrown, a thousand times too high.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+_TIMES, _IN_A_ROW = 1000.0, 2  # a spike comes once
+
+_EXPLODED = (
+    "The loss is {:.3g} and was {:.3g} when it was first probed: training has most likely "
+    "diverged. Start again with a lower learning rate; "
+    "equilibrate.monitor.suggest_learning_rate(loss, parameters) measures where to begin."
+)
+
+
+@dataclass
+class RisingLoss:
+    """What is remembered of probed losses: the first, and how many in a row were far above it.
+
+    Example:
+        >>> said = []
+        >>> watch = RisingLoss()
+        >>> for value in (2.0, 5000.0, 1.0, 5000.0, 6000.0):
+        ...     watch.see(value, said.append)
+        >>> said[0].partition(":")[0], len(said)
+        ('The loss is 6e+03 and was 2 when it was first probed', 1)
+    """
+
+    first: float | None = None
+    high: int = 0
+
+    def see(self, loss: float | Tensor, tell: Callable[[str], None]) -> None:
+        """Take one more loss, and tell where it has exploded."""
+        value = float(loss.detach() if isinstance(loss, Tensor) else loss)
+        if not math.isfinite(value):
+            return  # its product is dropped, which is told
+        self.first = value if self.first is None else self.first
+        explodes = self.first != 0 and abs(value) > _TIMES * abs(self.first)
+        self.high = self.high + 1 if explodes else 0
+        if self.high >= _IN_A_ROW:
+            tell(_EXPLODED.format(value, self.first))

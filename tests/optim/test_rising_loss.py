@@ -1,0 +1,45 @@
+"""A run that has diverged says so, though its updates are limited, and one that trains does not."""
+
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+from equilibrate import ESGD
+from tests.optim.loops import train, train_by_closure
+
+WAYS = {"probe": train, "closure": train_by_closure}
+
+
+def _problem():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(10, 32), nn.GELU(), nn.Linear(32, 1))
+    data, target = torch.randn(64, 10), torch.randn(64, 1)
+    return model, lambda: (model(data) - target).square().mean()
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("lr", [0.01, 3.0])
+def test_an_exploded_loss_is_told_of_once(way, lr):
+    model, loss = _problem()
+    optimizer = ESGD(model.parameters(), lr=lr, momentum=0.9, nesterov=True, probe_every=5)
+    first = float(loss().detach())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        way(optimizer, loss, 60)
+    told = [str(w.message) for w in caught if "diverged" in str(w.message)]
+    exploded = float(loss().detach()) > 1000 * first
+    assert exploded == (lr > 1)  # finite, and far too high
+    assert len(told) == exploded
+    assert all("lower learning rate" in text for text in told)
+
+
+def test_a_parameter_that_is_not_finite_is_named_as_the_reason():
+    model, loss = _problem()
+    optimizer = ESGD(model.parameters(), lr=0.01, probe_every=1)
+    train(optimizer, loss, 1)
+    with torch.no_grad():
+        model[0].bias[0] = float("nan")
+    with pytest.warns(UserWarning, match="A parameter is infinite or not a number"):
+        train(optimizer, loss, 1)
