@@ -155,7 +155,7 @@ class Keeping(Optimizer):
     def _watch(self, loss: Any) -> None:
         """Look at a loss that was probed, where the host waits for the device anyway."""
         one = isinstance(loss, float) or (isinstance(loss, Tensor) and loss.numel() == 1)
-        if one and not self._settled:
+        if one and not (self._settled or self.param_groups[0]["maximize"]):
             self._losses.see(loss, self._tell_of_explosion)
 
     def _tell_of_explosion(self, text: str) -> None:

@@ -41,7 +41,7 @@ class RisingLoss:
         if not math.isfinite(value):
             return  # its product is dropped, which is told
         self.first = value if self.first is None else self.first
-        explodes = self.first != 0 and abs(value) > _TIMES * abs(self.first)
+        explodes = self.first != 0 and value > _TIMES * abs(self.first)
         self.high = self.high + 1 if explodes else 0
         if self.high >= _IN_A_ROW:
             tell(_EXPLODED.format(value, self.first))
