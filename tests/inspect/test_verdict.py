@@ -180,7 +180,7 @@ def test_a_yes_says_where_adam_s_divisor_does_as_much(values, said):
 
 
 def test_a_yes_whose_interval_overlaps_adam_s_does_not_claim_more():
-    """1.12 / 0.156 after equilibration, 1.1 / 0.136 after Adam's divisor: less than products tell."""
+    """1.12 / 0.156 after equilibration, 1.1 / 0.136 after Adam's: less than products tell."""
     shifts = {"none": 0.0, "gradient": 0.1, "equilibration": 0.12}
     spectra = {kind: _seen(_falling(0.5) + shift, 0) for kind, shift in shifts.items()}
     found = _found(problems.small)

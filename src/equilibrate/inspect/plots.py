@@ -7,8 +7,9 @@ import torch
 
 from equilibrate.inspect.advice import rate_limit
 from equilibrate.inspect.findings import PRECONDITIONERS, Findings, Layer
+from equilibrate.inspect.labels import labels
 from equilibrate.inspect.numbers import in_words, short
-from equilibrate.inspect.svg import Plot, decades, log_scale
+from equilibrate.inspect.svg import LETTER, Plot, decades, log_scale
 from equilibrate.inspect.verdict import condition
 from equilibrate.monitor.interval import Interval
 from equilibrate.monitor.spectrum import Spectrum
@@ -17,6 +18,7 @@ from equilibrate.paper.drawing import BLUE, GREEN, GREY, VERMILION
 COLOURS = {"none": GREY, "equilibration": BLUE, "jacobi": GREEN, "gradient": VERMILION}
 _FLOOR = 1e-5  # of the radius: what is smaller is drawn in the middle
 _PER_DECADE = 3
+_SHORTEST, _LONGEST = 15, 24  # letters that a plot has room for beside its rows
 
 
 def _signed(x: float) -> float:
@@ -59,7 +61,7 @@ def _ranges(title: str, label: str, rows: Sequence[tuple[str, str, Interval]]) -
     plot.x_axis(decades(low, high, 5), label)
     for place, (name, kind, interval) in enumerate(rows):
         y = 1 - (place + 0.5) / len(rows)
-        plot.row_name(y, name)
+        plot.row_name(y, name, name)
         plot.range(
             numbers[place], y, COLOURS[kind], f"{PRECONDITIONERS[kind]}: {in_words(interval)}"
         )
@@ -96,7 +98,7 @@ def diagonals(found: Findings) -> str:
               for q in layer.quantiles[kind].values() if q > 0]  # fmt: skip
     low, high = max(1e-8, min(spread, default=1.0) / 1.5), max(spread, default=1.0) * 1.5
     plot = _rows("Diagonals, 5% to 95% with median", found.layers, low, high, 28)
-    plot.x_axis(decades(low, high, 5), "over the model's median")
+    plot.x_axis(decades(low, high, 4), "over the model's median")
     for place, layer in enumerate(found.layers):
         for line, kind in enumerate(kinds):
             q = layer.quantiles[kind]
@@ -118,10 +120,11 @@ def _row(place: int, layers: Sequence[Layer]) -> float:
 
 
 def _rows(title: str, layers: Sequence[Layer], low: float, high: float, each: float) -> Plot:
-    height = 78 + each * len(layers)
-    plot = Plot(title, log_scale(low, high), lambda y: y, height=height, left=110)
-    for place, layer in enumerate(layers):
-        plot.row_name(_row(place, layers), layer.name)
+    height, names = 78 + each * len(layers), labels([x.name for x in layers], _LONGEST)
+    left = 13 + LETTER * max(_SHORTEST, *map(len, names))
+    plot = Plot(title, log_scale(low, high), lambda y: y, height=height, left=left)
+    for place, (layer, name) in enumerate(zip(layers, names, strict=True)):
+        plot.row_name(_row(place, layers), name, layer.name)
     return plot
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from equilibrate.paper.html import text
 
 WIDTH = 360.0
+LETTER = 6.4  # units, the width of one at most, on average over a name
 Scale = Callable[[float], float]
 Tick = tuple[float, str]
 
@@ -88,14 +89,12 @@ class Plot:
             self._text(self.left - 5, at + 4, name, "end")
         self._text(4, self._TOP - 9, label, "start")
 
-    def row_name(self, y: float, name: str, shift: float = 4.0) -> None:
-        """Name a row at the left; a long name is cut in front and whole on hovering."""
-        most = int((self.left - 4) / 6.4)
-        short = name if len(name) <= most else "…" + name[-most + 1 :]
+    def row_name(self, y: float, label: str, whole: str, shift: float = 4.0) -> None:
+        """Name a row at the left, its whole name on hovering."""
         at = self.py(y) + shift
         self.parts.append(
             f'<text x="{self.left - 9:.1f}" y="{at:.1f}" text-anchor="end">'
-            f"<title>{text(name)}</title>{text(short)}</text>"
+            f"<title>{text(whole)}</title>{text(label)}</text>"
         )
 
     def bar(self, x: tuple[float, float], y: tuple[float, float], colour: str, told: str) -> None:
