@@ -295,7 +295,7 @@ def test_a_plan_searches_at_seed_0_and_repeats_winners_alone():
     assert {t.seed for t in searched} == {0}
     records = [
         {**t.describe(), "status": "finished" if t.method == "sgd" else "diverged",
-         "final_error": float(place)}
+         "final_error": float(place), "curve": {"error": [9.0, float(place)]}}
         for place, t in enumerate(searched)
     ]  # fmt: skip
     repeated = plan.repeated(records)

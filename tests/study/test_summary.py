@@ -10,7 +10,8 @@ import markdown
 import pytest
 
 from equilibrate.study.methods import METHODS
-from equilibrate.study.outcome import at_edge, comparable, cost_to, error_at, winner
+from equilibrate.study.outcome import at_edge, comparable, cost_to, error_at, judged, winner
+from equilibrate.study.plots import figure
 from equilibrate.study.space import Choice, LogUniform
 from equilibrate.study.summary import plain, spans, summarize
 from equilibrate.study.table import table
@@ -52,10 +53,12 @@ def test_numbers_worked_out_by_hand():
     assert (sgd.error_then.median, adam.error_then.median) == (2, 7)
 
 
-@pytest.mark.parametrize(("starts", "said"), [((9, 9), False), ((9, 3), True), ((3, 9), True)])
-def test_a_target_that_a_run_has_met_at_its_start_is_told(starts, said):
-    first, second = starts
-    trials = [record("sgd", [first, 6, 2], settings=HIGH), record("adam", [second, 5, 4])]
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [([9, 6, 2], [9, 5, 4], False), ([9, 6, 4], [3, 5, 2], True), ([3, 6, 2], [9, 5, 4], True)],
+)
+def test_a_target_that_a_run_has_met_at_its_start_is_told(first, second, said):
+    trials = [record("sgd", first, settings=HIGH), record("adam", second)]
     assert ("before its first update" in table(summarize(trials, [SGD, ADAM]))) == said
 
 
@@ -259,3 +262,40 @@ def test_spans():
     assert [spans(x) for x in ([0], [0, 1], [1, 3], [0, 1, 2, 5, 6])] == [
         "0", "0 to 1", "1, 3", "0 to 2, 5 to 6",
     ]  # fmt: skip
+
+
+# The last error is above the first, though a number: on its way to infinity.
+ENDINGS = {
+    "finished": (record("sgd", [9, 2]), "finished"),
+    "exploded": (record("sgd", [3.27, 40.0, 1.7e15]), "diverged"),
+    "where it began": (record("sgd", [9, 9]), "finished"),
+    "not a number": (record("sgd", [], status="diverged"), "diverged"),
+    "cut": (record("sgd", [9, 5], status="cut"), "cut"),
+    "cut on its way up": (record("sgd", [9, 50], status="cut"), "diverged"),
+}
+
+
+@pytest.mark.parametrize("name", ENDINGS)
+def test_how_a_trial_ended_is_said_alike_by_table_and_picture(name):
+    found, expected = ENDINGS[name]
+    summary = summarize([found, TRIALS[3]], [SGD, ADAM])
+    assert {k: n for k, n in by_name(summary)["sgd"].trials.items() if n} == {expected: 1}
+    figure_ = figure([found, TRIALS[3]], [SGD, ADAM], summary, (10, 8))
+    crosses = [line for line in figure_.axes[3].lines if line.get_marker() == "x"]
+    assert len(crosses) == (expected == "diverged")
+    assert ("diverged: the error left" in table(summary)) == (expected == "diverged")
+    assert (winner(judged([found])) is found) == (expected == "finished")
+
+
+def test_an_exploded_trial_wins_nothing_and_sets_no_target():
+    summary = summarize([ENDINGS["exploded"][0], *TRIALS[3:]], [SGD, ADAM])
+    assert by_name(summary)["sgd"].settings is None
+    assert summary.target == 3
+    assert "SGD: no trial finished" in table(summary)
+
+
+def test_a_seed_that_exploded_counts_as_infinite():
+    seeds = [record("sgd", [3.27, 1.7e15], settings=HIGH, seed=seed) for seed in (1, 2)]
+    summary = summarize([*TRIALS, *seeds], [SGD, ADAM])
+    assert math.isinf(by_name(summary)["sgd"].final_error.median)
+    assert by_name(summary)["sgd"].final_error.finite == 1

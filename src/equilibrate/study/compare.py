@@ -18,7 +18,7 @@ from equilibrate.study.course import Trainer
 from equilibrate.study.crew import Crew
 from equilibrate.study.live import Live
 from equilibrate.study.methods import Method
-from equilibrate.study.outcome import SEARCH_SEED, Record, winner
+from equilibrate.study.outcome import SEARCH_SEED, Record, judged, winner
 from equilibrate.study.problem import Problem
 from equilibrate.study.schedules import learning_rate_factor
 from equilibrate.study.search import Search, random_search, successive_halving
@@ -65,7 +65,8 @@ class Plan:
 
     def repeated(self, records: Sequence[Record]) -> list[Trial]:
         """The winners of a search at the other seeds; a method that has none is left out."""
-        best = {m.name: winner(r for r in records if r["method"] == m.name) for m in self.methods}
+        ended = judged(records)
+        best = {m.name: winner(r for r in ended if r["method"] == m.name) for m in self.methods}
         return [
             self._trial(method, record["settings"], seed)
             for method in self.methods

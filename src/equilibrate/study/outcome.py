@@ -49,6 +49,27 @@ class Spread:
         return cls(statistics.median(values), min(values), max(values), len(values), finite)
 
 
+def ending(record: Record) -> str:
+    """How a trial ended: finished, cut or diverged.
+
+    It diverged where its errors left the finite numbers, and where the last one is above the first:
+    a run on its way to infinity when its epochs were over.
+
+    Example:
+        >>> ended = {"status": "finished", "curve": {"error": [3.27, 1.7e15]}}
+        >>> ending({**ended, "final_error": 1.7e15}), ending({**ended, "final_error": 3.2})
+        ('diverged', 'finished')
+    """
+    status = str(record["status"])
+    lost = status != "diverged" and record["final_error"] > record["curve"]["error"][0]
+    return "diverged" if lost else status
+
+
+def judged(records: Iterable[Record]) -> list[Record]:
+    """The records with the status that a table and a picture give them: how they ended."""
+    return [r if ending(r) == r["status"] else {**r, "status": ending(r)} for r in records]
+
+
 def final_error(record: Record) -> float:
     """The error at the end of the budget: infinite unless the trial got there."""
     return float(record["final_error"]) if record["status"] == "finished" else math.inf

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from equilibrate.study.outcome import SEARCH_SEED, Axis, Record, conditions
+from equilibrate.study.outcome import SEARCH_SEED, Axis, Record, conditions, ending
 from equilibrate.study.summary import Profile
 
 _GREY = "#777777"
@@ -139,7 +139,8 @@ def _scale_errors(
     A target that is nearly reached is in view, one that is out of reach is not.
     """
     starts = [error for record in records for error in record["curve"]["error"][:1]]
-    won = [error for rows in winners.values() for row in rows for error in row["curve"]["error"]]
+    kept = [row for rows in winners.values() for row in rows if not _lost(row)]
+    won = [error for row in kept for error in row["curve"]["error"]]
     every = [error for record in records for error in record["curve"]["error"]]
     if not every:
         return
@@ -154,10 +155,7 @@ def _scale_errors(
 
 
 def _lost(record: Record) -> bool:
-    """Whether a trial diverged or ended no better than it began."""
-    return bool(
-        record["status"] == "diverged" or record["final_error"] > record["curve"]["error"][0]
-    )
+    return ending(record) == "diverged"
 
 
 def _marks(records: Sequence[Record]) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from equilibrate.study import panels
 from equilibrate.study.looks import STYLE, require_drawing
 from equilibrate.study.methods import Method
-from equilibrate.study.outcome import Record, comparable
+from equilibrate.study.outcome import Record, comparable, judged
 from equilibrate.study.summary import Summary, winners_of
 from equilibrate.study.table import many
 
@@ -71,7 +71,8 @@ def figure(
     FigureCanvasAgg(picture)
     (by_updates, by_time), (profile, rates) = picture.subplots(2, 2)
     looks = _looks(methods)
-    shown, winners = [r for r in records if r["method"] in looks], winners_of(records, methods)
+    shown = judged(r for r in records if r["method"] in looks)
+    winners = winners_of(shown, methods)
     panels.curves(by_updates, "updates", shown, winners, looks, summary.target)
     timed, reason = comparable(winners)
     if timed:

@@ -17,6 +17,7 @@ from equilibrate.study.outcome import (
     cost_to,
     error_at,
     final_error,
+    judged,
     repeats,
     winner,
 )
@@ -105,6 +106,7 @@ def summarize(
     """
     if not records:
         raise ValueError("there is nothing to compare: the study has no records")
+    records = judged(records)
     by_method = {m.name: [r for r in records if r["method"] == m.name] for m in methods}
     winners = _winners(by_method)
     medians = {n: Spread.of(map(final_error, rows)).median for n, rows in winners.items()}
@@ -144,7 +146,8 @@ def plain(summary: Summary) -> dict[str, Any]:
 
 def winners_of(records: Sequence[Record], methods: Sequence[Method]) -> dict[str, list[Record]]:
     """Every method's winner at all its seeds; a method of which no trial finished is left out."""
-    return _winners({m.name: [r for r in records if r["method"] == m.name] for m in methods})
+    ended = judged(records)
+    return _winners({m.name: [r for r in ended if r["method"] == m.name] for m in methods})
 
 
 def _winners(by_method: Mapping[str, Sequence[Record]]) -> dict[str, list[Record]]:

@@ -142,6 +142,8 @@ def _notes(summary: Summary) -> list[str]:
     notes += [f"{literal(o.label)}: no trial finished; search smaller learning rates. "
               f"`equilibrate inspect` tells whether the loss is a number at the start"
               for o in summary.outcomes if o.settings is None]  # fmt: skip
+    if any(outcome.trials["diverged"] for outcome in summary.outcomes):
+        notes.append("diverged: the error left the finite numbers or ended above where it began")
     if len(seeds) > 1:
         notes.append(
             f"median [least, greatest] over the seeds {spans(seeds)}; seed 0 chose the settings"
