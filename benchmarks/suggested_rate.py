@@ -15,7 +15,7 @@ import torch
 
 from benchmarks.small_problems import TASKS
 from equilibrate.monitor import suggest_learning_rate
-from equilibrate.monitor.learning_rate import SHARE
+from equilibrate.monitor.suggested_rate import SHARE
 
 RECORDS = Path(__file__).parents[1] / "docs" / "defaults.jsonl"
 CENTRE = {"damping": 0.01, "decay": 0.998, "warmup_probes": 20, "distribution": "rademacher"}

@@ -202,14 +202,15 @@ def test_the_same_seed_gives_the_same_numbers_and_leaves_torch_s_generator():
 
 
 def test_suggestions_follow_the_numbers(found):
-    rate, damping, warmup = suggestions(found)
+    rate, moving, damping, warmup = suggestions(found)
     spectrum = found.spectra["equilibration"]
     edge = 2 / max(spectrum.largest.value, -spectrum.smallest.value)
     assert rate.value == f"{edge / 3:.2g}, search {edge / 9:.2g} to {edge:.2g}"
-    nesterov = edge * 1.9 / 2.8
     assert f"estimated to turn unstable at 2 over the largest size, {edge:.2g}," in rate.reason
-    assert f"heavy-ball, start at {nesterov / 3:.2g}, a third of" in rate.reason
-    assert f"Nesterov's, {nesterov:.2g}: that of heavy-ball is {edge * 1.9:.2g}," in rate.reason
+    nesterov = edge * 1.9 / 2.8
+    low, high = f"{nesterov / 27:.2g}", f"{nesterov / 3:.2g}"
+    assert moving.value == f"{high}, search {low} to {high} first"  # downwards
+    assert f"Nesterov's, {nesterov:.2g}; that of heavy-ball is {edge * 1.9:.2g}," in moving.reason
     assert damping.value.startswith("0.01")
     one = found.one_probe_error
     count = int(warmup.value.split()[0])

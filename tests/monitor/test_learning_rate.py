@@ -9,7 +9,8 @@ import torch
 from equilibrate import ESGD, hessian
 from equilibrate.exact import equilibration
 from equilibrate.monitor import suggest_learning_rate
-from equilibrate.monitor.learning_rate import FEWEST_STEPS, SHARE, SuggestedRate
+from equilibrate.monitor.learning_rate import FEWEST_STEPS
+from equilibrate.monitor.suggested_rate import SHARE, SuggestedRate
 from tests.optim.loops import train
 
 
@@ -157,8 +158,11 @@ def test_the_message_says_what_the_rate_is_a_third_of(momentum):
     assert ("this is a third of that." in str(found)) == (not heavy)
     if heavy:
         assert f"this is {own:.2g} of that" in str(found)
-    for words in ("are estimated to turn unstable", "It is an estimate"):
+    for words in ("are estimated to turn unstable", "It is an estimate", "without momentum that"):
         assert words in str(found)
+    assert ("search downwards first" in str(found)) == bool(m)
+    assert ("search a factor of three to both sides" in str(found)) == (not m)
+    assert float(found) == found.lr
 
 
 def test_the_error_that_the_message_tells_is_that_of_the_page():

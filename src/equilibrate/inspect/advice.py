@@ -8,7 +8,7 @@ from equilibrate.inspect.findings import DAMPING, Findings
 from equilibrate.inspect.numbers import in_words
 from equilibrate.monitor.denominators import stability_limit
 from equilibrate.monitor.interval import Interval
-from equilibrate.monitor.learning_rate import rate_and_edge
+from equilibrate.monitor.suggested_rate import rate_and_edge
 
 _WANTED_ERROR = 0.15  # of the first diagonal; ESGD's default of 20 probes leaves 0.14 to 0.16
 _LEAST_DAMPING = 1e-3  # of the shares that docs/defaults.md trains with, the smallest
@@ -25,7 +25,7 @@ class Suggestion:
 
 def suggestions(found: Findings) -> list[Suggestion]:
     """Return the suggestions, in the order in which a person would set them."""
-    return [_learning_rate(found), _damping(found), _warmup(found)]
+    return [_learning_rate(found), _rate_with_momentum(found), _damping(found), _warmup(found)]
 
 
 MOMENTA: dict[str, dict[str, Any]] = {
@@ -57,23 +57,35 @@ def rate_limit(found: Findings, preconditioner: str, momentum: str = "no momentu
 
 def _learning_rate(found: Findings) -> Suggestion:
     """Suggest as `monitor.suggest_learning_rate` does: a third of the estimated edge."""
+    rate, edge = rate_and_edge(*_ends(found))
     spectrum = found.spectra["equilibration"]
-    ends = spectrum.smallest.value, spectrum.largest.value
-    rate, edge = rate_and_edge(*ends)
-    with_momentum, nesterov = rate_and_edge(*ends, momentum=0.9, nesterov=True)
-    _, heavy_ball = rate_and_edge(*ends, momentum=0.9)
-    smallest, largest = in_words(spectrum.smallest), in_words(spectrum.largest)
     text = (
-        f"The eigenvalues of the preconditioned Hessian reach from {smallest} to {largest}. "
-        f"Without momentum steps are estimated to turn unstable at 2 over the largest size, "
-        f"{edge:.2g}, which is exact for a quadratic alone: start at a third of that. With "
-        f"momentum 0.9, Nesterov's or heavy-ball, start at {with_momentum:.2g}, a third of the "
-        f"edge of Nesterov's, {nesterov:.2g}: that of heavy-ball is {heavy_ball:.2g}, but networks "
-        f"fail far below it. Search a factor of three to both sides, further up while runs stay "
-        f"stable. All of this is of one batch at these weights: sharpness moves during training, "
-        f"and noise between batches asks for less."
+        f"Without momentum. The eigenvalues of the preconditioned Hessian reach from "
+        f"{in_words(spectrum.smallest)} to {in_words(spectrum.largest)}. Steps are estimated to "
+        f"turn unstable at 2 over the largest size, {edge:.2g}, which is exact for a quadratic "
+        f"alone: start at a third of that. Search a factor of three to both sides, further up "
+        f"while runs stay stable. All of this is of one batch at these weights: sharpness moves "
+        f"during training, and noise between batches asks for less."
     )
     return Suggestion("lr", f"{rate:.2g}, search {rate / 3:.2g} to {3 * rate:.2g}", text)
+
+
+def _rate_with_momentum(found: Findings) -> Suggestion:
+    rate, nesterov = rate_and_edge(*_ends(found), momentum=0.9, nesterov=True)
+    _, heavy_ball = rate_and_edge(*_ends(found), momentum=0.9)
+    text = (
+        f"Nesterov's or heavy-ball: a third of the edge of Nesterov's, {nesterov:.2g}; that of "
+        f"heavy-ball is {heavy_ball:.2g}, but networks fail far below it. They have failed near "
+        f"this rate too: search downwards first, by factors of three, and upwards only while runs "
+        f"stay stable."
+    )
+    value = f"{rate:.2g}, search {rate / 9:.2g} to {rate:.2g} first"
+    return Suggestion("lr with momentum 0.9", value, text)
+
+
+def _ends(found: Findings) -> tuple[float, float]:
+    spectrum = found.spectra["equilibration"]
+    return spectrum.smallest.value, spectrum.largest.value
 
 
 def _damping(found: Findings) -> Suggestion:

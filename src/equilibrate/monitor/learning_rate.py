@@ -14,7 +14,6 @@ measured in docs/momentum.md.
 """
 
 import math
-from dataclasses import dataclass
 from functools import partial
 from numbers import Integral
 from typing import Any
@@ -24,21 +23,13 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT
 
 from equilibrate.diagonals import estimate_equilibration
-from equilibrate.monitor.denominators import stability_limit
 from equilibrate.monitor.lanczos import lanczos
+from equilibrate.monitor.suggested_rate import SuggestedRate, rate_and_edge
 from equilibrate.monitor.trouble import LOOK_AT_THE_BATCH, advised, diverged
 from equilibrate.optim import ESGD
 from equilibrate.optim.live_loss import LiveLoss
 from equilibrate.rules.reference import denominator
 
-# Of 1, 1/2, 1/3, 1/4 the largest at which momentum failed nowhere: see `suggest_learning_rate`.
-SHARE = 1 / 3
-
-# docs/momentum.md, "Which learning rate"; no other place has these numbers.
-_MEASURED = (
-    "It is an estimate: on four problems without momentum that edge was 0.5 to 2 times the best "
-    "rate of a search, and a third of it 0.16 to 0.68 of the best."
-)
 _CALL = "suggest_learning_rate(loss, model.parameters())"
 
 # After fewer the largest Ritz value may still be far below the largest curvature, and the rate
@@ -47,63 +38,6 @@ FEWEST_STEPS = 5
 _TOO_FEW_STEPS = (
     "with fewer, Lanczos' recursion misses the largest curvature, and the rate would be too large."
 )
-
-
-@dataclass(frozen=True)
-class SuggestedRate:
-    """A learning rate, the estimated edge, and the extreme eigenvalues of D^-1 H behind both."""
-
-    lr: float
-    edge: float  # the rate beyond which steps on this batch's quadratic model grow
-    smallest: float
-    largest: float
-    products: int  # that it took
-
-    def __str__(self) -> str:
-        if math.isinf(self.edge):
-            return "lr inf: no curvature was seen at this batch, so that it sets no limit."
-        return (
-            f"lr {self.lr:.2g}: the eigenvalues of D^-1 H on this batch reach from "
-            f"{self.smallest:.3g} to {self.largest:.3g}, so that steps are estimated to turn "
-            f"unstable at lr {self.edge:.2g}; this is {self._share()}. {_MEASURED} Start there and "
-            "search a factor of three to both sides, further up while runs stay stable."
-        )
-
-    def _share(self) -> str:
-        """Say what `lr` is a third of: the edge, or with heavy-ball momentum Nesterov's."""
-        usable = self.lr / SHARE
-        if math.isclose(usable, self.edge):
-            return "a third of that"
-        return (
-            f"{self.lr / self.edge:.2g} of that, a third of the edge of Nesterov's momentum, "
-            f"{usable:.2g}, because networks fail well below that of heavy-ball momentum"
-        )
-
-
-def rate_and_edge(
-    smallest: float, largest: float, momentum: float = 0.0, nesterov: bool = False
-) -> tuple[float, float]:
-    """Return the rate to start at and the estimated edge, by the extreme eigenvalues of D^-1 H.
-
-        edge = limit(m) / radius,    rate = (2 + 2 m) / (1 + 2 m) / radius / 3
-
-    The rate is a third of the edge without momentum and with Nesterov's, and 1 / (3 (1 + 2 m)) of
-    heavy-ball momentum's edge, (2 + 2 m) / radius: 0.12 of it at m = 0.9.
-
-    Example:
-        >>> rate_and_edge(-1.0, 20.0)
-        (0.03333333333333333, 0.1)
-        >>> rate, edge = rate_and_edge(-1.0, 20.0, momentum=0.9)
-        >>> round(rate / edge, 2)
-        0.12
-    """
-    radius = max(abs(smallest), abs(largest))
-    if radius == 0:
-        return math.inf, math.inf
-    edge = stability_limit({"momentum": momentum, "nesterov": nesterov}) / radius
-    # Heavy-ball momentum has a larger edge of its own, but networks fail far below it.
-    usable = stability_limit({"momentum": momentum, "nesterov": True}) / radius
-    return SHARE * usable, edge
 
 
 def suggest_learning_rate(
@@ -134,6 +68,9 @@ def suggest_learning_rate(
     edge 10 of 40; on ten other seeds 1 of 120 at this `lr`
     (`python -m benchmarks.share_of_the_edge`). ReLU networks, all that fail at it. docs/momentum.md
     has the table, and what larger networks liked.
+
+    Give the optimizer `found.lr`. With momentum search downwards from it first: other networks have
+    failed near it.
 
     Call it before training, on the loss of one batch; nothing is changed, the loss can still be
     probed and backpropagated. Lanczos' value is never above the true radius and after a dozen steps
@@ -171,7 +108,7 @@ def suggest_learning_rate(
         nodes = _nodes(loss, own, damping, damping_kind, probes, steps, seed)
     smallest, largest = float(nodes.min()), float(nodes.max())
     lr, edge = rate_and_edge(smallest, largest, momentum, nesterov)
-    return SuggestedRate(lr, edge, smallest, largest, probes + steps)
+    return SuggestedRate(lr, edge, smallest, largest, probes + steps, momentum)
 
 
 def _nodes(
