@@ -123,19 +123,34 @@ def test_options(options, here, capsys):
 
 # What a user can get wrong: arguments, exit status, and words of the one line that says it.
 MISTAKES = {
-    "no such problem": (["mnits"], 2, "no problem 'mnits'; there are mnist, "),
+    "no such problem": (["mnits"], 2, "no problem 'mnits'; did you mean mnist? there are mnist, "),
     "no such module": (["nowhere:thing"], 2, "there is no module 'nowhere'"),
     "no module": ([":wave"], 2, "no problem ':wave'; there are mnist, "),
     "a relative module": ([".wave:wave"], 2, "no problem '.wave:wave'; there are mnist, "),
     "no such submodule": (["torch.nowhere:thing"], 2, "is torch/nowhere.py in this folder?"),
     "no such name": (["wave:wvae"], 2, "wave has no 'wvae'; problems in it: wave"),
     "not a problem": (["wave:nn"], 2, "must be an equilibrate.study.Problem"),
-    "no such method": (["wave:wave", "--methods", "sgdd"], 2, "no method 'sgdd'; there are sgd, "),
+    "a problem with a dot": (["wave.wave"], 2, "did you mean wave:wave? there are mnist, "),
+    "no such method": (["wave:wave", "--methods", "lion"], 2, "no method 'lion'; there are sgd, "),
+    "a method misspelt": (
+        ["wave:wave", "--methods", "esdg"], 2, "no method 'esdg'; did you mean esgd? there are",
+    ),
+    "a method with a dot": (
+        ["wave:wave", "--methods", "torch.optim.NAdam"], 2, "did you mean torch.optim:NAdam?",
+    ),
+    "a method without its module": (
+        ["wave:wave", "--methods", "NAdam"], 2, "did you mean torch.optim:NAdam?",
+    ),
+    "a method in capitals": (["wave:wave", "--methods", "SGD"], 2, "did you mean sgd?"),
+    "a class misspelt": (
+        ["wave:wave", "--methods", "torch.optim:Nadam"], 2,
+        "neither a Method nor a torch optimizer class; did you mean NAdam?",
+    ),
     "no such method module": (
         ["wave:wave", "--methods", "nowhere:Adam"], 2, "there is no module 'nowhere'",
     ),
     "no method module": (
-        ["wave:wave", "--methods", ":Adam"], 2, "no method ':Adam'; there are sgd, ",
+        ["wave:wave", "--methods", ":Adam"], 2, "no method ':Adam'; did you mean adam? there are",
     ),
     "a relative method module": (
         ["wave:wave", "--methods", ".optim:Adam"], 2, "no method '.optim:Adam'; there are sgd, ",

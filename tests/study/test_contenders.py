@@ -114,6 +114,52 @@ def test_a_file_that_misses_a_module_of_its_own_keeps_its_traceback(here):
         main(["compare", "wave:wave", *SMALL, "--methods", "mymod:X"])
 
 
+ATTENTION = """
+import torch
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from equilibrate.study import Problem
+
+
+class Reader(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True)
+
+    def forward(self, x):
+        return self.layer(x).mean((1, 2)).unsqueeze(1)
+
+
+class Differentiable(Reader):
+    def forward(self, x):
+        with sdpa_kernel(SDPBackend.MATH):
+            return super().forward(x)
+
+
+def data():
+    x = torch.randn(40, 3, 4, generator=torch.Generator().manual_seed(0))
+    return x, x[:, :1, 0].sin()
+
+
+fused = Problem("fused", lambda seed: Reader(), data, nn.functional.mse_loss, batch_size=20)
+math = Problem("math", lambda seed: Differentiable(), data, nn.functional.mse_loss, batch_size=20)
+"""
+
+
+def test_fused_attention_is_told_the_way_out_that_works_here(here, capsys):
+    (here / "attention.py").write_text(ATTENTION)
+    sys.modules.pop("attention", None)
+    words = [*SMALL, "--methods", "sgd", "esgd"]
+    assert main(["compare", "attention:fused", *words]) == 2
+    last = said(capsys)[-1]
+    assert "esgd cannot train fused" in last
+    assert "sgd cannot" not in last.replace("esgd", "")
+    assert "torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)" in last
+    assert "math_attention" not in last  # which needs the loop, and the loop is ours
+    assert main(["compare", "attention:math", *words]) == 0
+
+
 MINE = """
 from dataclasses import replace
 

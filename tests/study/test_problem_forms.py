@@ -132,3 +132,36 @@ def test_the_two_lines_that_make_tensors_do(here):
             exec(line, made)
         for part, whole in zip((made["inputs"], made["targets"]), names["data"](), strict=True):
             assert torch.equal(part, whole)
+
+
+FAILING = """
+import torch
+from torch import nn
+
+from equilibrate.study import Problem
+
+x = torch.ones(8, 3)
+model = lambda seed: nn.Linear(3, 2)
+loss = nn.functional.mse_loss
+a_loss = Problem("p", model, lambda: (x, x), lambda o, t: o @ t, batch_size=4)
+a_class = Problem("p", model, lambda: (x, torch.full((8,), 7)), nn.CrossEntropyLoss(), batch_size=4)
+an_error = Problem("p", model, lambda: (x, x[:, :2]), loss, lambda o, t: o @ t, batch_size=4)
+a_network = Problem("p", lambda seed: nn.Linear(2, 2), lambda: (x, x), loss, batch_size=4)
+an_argument = Problem("p", model, lambda: (x, x), lambda o: o.sum(), batch_size=4)
+"""
+FAILURES = {
+    "a_loss": "p: the loss cannot be computed from (4, 2) and (4, 3), one batch. The reason: mat1",
+    "a_class": "p: the loss cannot be computed from (4, 2) and (4,), one batch. The reason: Target",
+    "an_error": "p: the error cannot be computed from (4, 2) and (4, 2), one batch. The reason: ma",
+    "a_network": "p: the network's output cannot be computed from (4, 3), one batch. The reason: ",
+    "an_argument": "p: the loss cannot be computed from (4, 2) and (4, 3), one batch. The reason: ",
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_what_cannot_be_computed_gets_one_line_with_the_reason(name, here, capsys):
+    (here / "failing.py").write_text(FAILING)
+    sys.modules.pop("failing", None)
+    assert main(["compare", f"failing:{name}"]) == 2
+    assert FAILURES[name] in said(capsys)[-1]
+    assert not (here / "out").exists()

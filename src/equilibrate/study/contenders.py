@@ -9,7 +9,7 @@ import importlib
 import inspect
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ from equilibrate.optim import ESGD
 from equilibrate.rivals.muon import MuonAdamW
 from equilibrate.rivals.soap import MissingRival, make_soap
 from equilibrate.study.fingerprint import described
+from equilibrate.study.meant import did_you_mean
 from equilibrate.study.methods import METHODS, Method
 from equilibrate.study.naming import digest
 from equilibrate.study.own import is_known
@@ -112,19 +113,32 @@ def find_method(name: str) -> Method:
         return CONTENDERS[name]
     module, _, attribute = name.partition(":")
     if not attribute or not all(module.split(".")):  # no module, or a relative one
+        meant = did_you_mean(name, CONTENDERS, [f"torch.optim:{n}" for n in _named(torch.optim)])
         raise MethodError(
-            f"no method {name!r}; there are {', '.join(CONTENDERS)}, and others are module:name, "
-            f"such as torch.optim:NAdam"
+            f"no method {name!r}; {meant}there are {', '.join(CONTENDERS)}, and others are "
+            f"module:name, such as torch.optim:NAdam"
         )
-    found = getattr(importlib.import_module(module.removesuffix(".py")), attribute, None)
+    there = importlib.import_module(module.removesuffix(".py"))
+    found = getattr(there, attribute, None)
     if isinstance(found, Method):
         return found
-    if isinstance(found, type) and issubclass(found, Optimizer):
+    if _is_optimizer(found):
         return Method(name, found, {"lr": _rates_of(found)}, label=attribute)
+    meant = did_you_mean(attribute, _named(there))
     raise MethodError(
-        f"{name} is neither a Method nor a torch optimizer class; a class is written as "
+        f"{name} is neither a Method nor a torch optimizer class; {meant}a class is written as "
         f"torch.optim:NAdam is"
     )
+
+
+def _named(module: object) -> list[str]:
+    """Return the names of the methods and optimizer classes in a module."""
+    return [name for name, thing in vars(module).items()
+            if isinstance(thing, Method) or _is_optimizer(thing)]  # fmt: skip
+
+
+def _is_optimizer(thing: object) -> TypeGuard[type[Optimizer]]:
+    return isinstance(thing, type) and issubclass(thing, Optimizer)
 
 
 def code_of(method: Method) -> str:

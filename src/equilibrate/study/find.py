@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from equilibrate.study.form import takes_nothing
+from equilibrate.study.meant import did_you_mean
 from equilibrate.study.problem import Problem, ProblemError
 
 
@@ -33,8 +34,9 @@ def find_problem(
     module_name, _, attribute = name.partition(":")
     if not attribute or not all(module_name.split(".")):  # no module, or a relative one
         raise ProblemError(
-            f"no problem {name!r}; there are {', '.join(built_in)}, and a problem of your own "
-            f"is module:name, such as my_file:my_problem for my_file.py in this folder"
+            f"no problem {name!r}; {did_you_mean(name, built_in)}there are "
+            f"{', '.join(built_in)}, and a problem of your own is module:name, such as "
+            f"my_file:my_problem for my_file.py in this folder"
         )
     module = _module(module_name.removesuffix(".py"))
     found = _attribute(module, attribute)

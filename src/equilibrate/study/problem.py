@@ -21,7 +21,8 @@ A problem of your own is a few lines in a file of yours:
 and `equilibrate compare my_file:wave` compares optimizers on it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -128,9 +129,12 @@ class Problem:
         inputs, targets = (_moved(t[: self.batch_size], device, dtype) for t in self.cases)
         used = [device] if device.type == "cuda" else []
         with torch.random.fork_rng(devices=used), torch.no_grad():  # a network may drop units
-            output = network(inputs)
+            with _explained(f"{self.name}: the network's output", inputs):
+                output = network(inputs)
             for what, measure in (("loss", self.loss), ("error", self.reported)):
-                require_number(f"{self.name}: {what}", measure(output, targets))
+                with _explained(f"{self.name}: the {what}", output, targets):
+                    value = measure(output, targets)
+                require_number(f"{self.name}: {what}", value)
 
     @property
     def updates_per_epoch(self) -> int:
@@ -173,6 +177,21 @@ def require_number(what: str, value: object) -> None:
         raise ProblemError(
             f"{what}(output, targets) must be one number, got {got}. Reduce it: .mean()"
         )
+
+
+@contextmanager
+def _explained(what: str, *given: Any) -> Iterator[None]:
+    """Turn what torch or the user's code raises into one line, with the shapes it came from."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        shapes = " and ".join(str(tuple(t.shape)) for t in given if isinstance(t, Tensor))
+        reason = " ".join(str(error).split())
+        raise ProblemError(
+            f"{what} cannot be computed from {shapes or 'this'}, one batch. The reason: {reason}"
+        ) from error
 
 
 def _moved(tensor: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:

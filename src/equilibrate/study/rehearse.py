@@ -22,6 +22,11 @@ _INSTEAD = {
     "SparseAdam": "it takes sparse gradients alone; --methods adam takes dense ones",
 }
 
+_ATTENTION = (
+    "fused attention has no second derivative. In the model's forward, compute it inside `with "
+    "torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):`"
+)
+
 
 def rehearse(plan: Plan, device: torch.device) -> None:
     """Make one update with every method of a plan; raise MethodError for those that cannot."""
@@ -42,6 +47,10 @@ def _why_not(problem: Problem, method: Method, plan: Plan, device: torch.device)
         raise
     except Exception as error:  # whatever a class or a network of the user's may raise
         reason = " ".join(str(error).split()) or type(error).__name__
+        # Torch's own words where the optimizer's speak of a training loop, which is ours here.
+        torchs = " ".join(str(error.__cause__ or error).split())
+        if "attention" in torchs and "derivative" in torchs:
+            return f"{method.name} cannot train {problem.name} ({torchs}): {_ATTENTION}"
         instead = _INSTEAD.get(method.optimizer.__name__, "mend it, or leave it out of --methods")
         return f"{method.name} cannot train {problem.name} ({reason}): {instead}"
     return None
