@@ -35,7 +35,7 @@ class Reading(nn.Module):
 
 UNSTACKABLE = {
     "batch normalisation": ([nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)], "buffers"),
-    "dropout": ([nn.Linear(5, 4), nn.Dropout(), nn.Linear(4, 1)], "torch cannot stack"),
+    "dropout": ([nn.Linear(5, 4), nn.Dropout(), nn.Linear(4, 1)], "draws random numbers"),
     "control by value": ([nn.Linear(5, 1), Reading()], "torch cannot stack"),
     "another output": ([nn.Linear(5, 1), Counting()], "other outputs"),
     "a frozen layer": (
@@ -91,6 +91,16 @@ def test_what_cannot_be_stacked_trains_alone_and_the_reason_is_told_once(
     told = capsys.readouterr().err
     assert told.count("one after the other") == 1
     assert words in told
+
+
+def test_a_reason_that_is_the_network_s_is_told_once_for_all_methods(chooser, capsys):
+    made = chooser(with_model(*UNSTACKABLE["dropout"][0]))
+    for method in ("sgd", "rmsprop", "nadam"):
+        assert len(made.together(trials(method, rates(2), "float32"))) == 2
+    told = capsys.readouterr().err
+    assert told.count("one after the other: the network draws random numbers, as dropout does") == 1
+    assert told.count("nadam: trials train one after the other, for NAdam has no stacked rule") == 1
+    assert "vmap" not in told
 
 
 @pytest.mark.parametrize(("stacked", "single", "taken"), [(2.9, 1.0, Stack), (3.1, 1.0, Alone)])

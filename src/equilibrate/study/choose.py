@@ -111,15 +111,24 @@ class Chooser:
     def _decide(self, trials: list[Trial]) -> dict[str, Any]:
         method = self.methods[trials[0].method]
         reason = why_not_stacked(method.optimizer, trials[0].settings)
-        reason = reason or why_network_not_stacked(self.problem, trials[0].precision, self.device)
         if reason:
             say(f"{method.name}: trials train one after the other, for {reason}")
+            return {"stacked": False, "width": 1, "reason": reason}
+        reason = why_network_not_stacked(self.problem, trials[0].precision, self.device)
+        if reason:
+            if not self._told(reason):
+                say(f"trials train one after the other: {reason}")
             return {"stacked": False, "width": 1, "reason": reason}
         if self.at_once == 1:
             return {"stacked": self.device.type == "cuda", "width": 1}
         if self.device.type == "cuda" or self.at_once:
             return {"stacked": True, "width": self.at_once or MOST_ON_A_GPU}
         return self._measured(trials[:MOST_ON_A_CPU])
+
+    def _told(self, reason: str) -> bool:
+        """Tell whether this study has decided for the same reason before: it is every method's."""
+        known = self.taken_along if self.taken_along is not None else Choices(self.folder).all()
+        return any(isinstance(c, dict) and c.get("reason") == reason for c in known.values())
 
     def _measured(self, trials: list[Trial]) -> dict[str, Any]:
         """Time an update of a trial both ways, in turn, and take the faster."""
@@ -154,6 +163,8 @@ def why_network_not_stacked(problem: Problem, precision: str, device: torch.devi
     try:
         together = passes.outputs(parameters, inputs.expand(2, *inputs.shape))
     except RuntimeError as error:  # a random layer, or an operation that vmap does not know
+        if "random operation" in str(error):  # where torch speaks of its randomness modes
+            return "the network draws random numbers, as dropout does"
         return f"torch cannot stack the network ({str(error).splitlines()[0]})"
     alone = torch.stack([network(inputs) for network in networks])
     # Sums of a thousand products in another order: far from any real difference.
