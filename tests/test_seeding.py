@@ -60,6 +60,23 @@ def test_the_cpu_s_generator_is_put_back_after_an_error():
     assert torch.equal(torch.get_rng_state(), before)
 
 
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_every_gpu_in_use_is_put_back(call):
+    """Two GPUs as fork_rng and manual_seed_all see them: a generator is the number it was given."""
+    gpus = {0: "first", 1: "second"}
+    with (
+        patch("torch.cuda.is_initialized", return_value=True),
+        patch("torch.cuda.device_count", return_value=2),
+        patch(
+            "torch.cuda.manual_seed_all", lambda seed: gpus.update({0: seed, 1: seed, 2: "seeded"})
+        ),
+        patch("torch.cuda.get_rng_state", lambda device: gpus[device]),
+        patch("torch.cuda.set_rng_state", lambda state, device: gpus.update({device: state})),
+    ):
+        call()
+    assert gpus == {0: "first", 1: "second", 2: "seeded"}
+
+
 @HAS_GPU
 def test_a_gpu_is_seeded_inside_and_put_back():
     torch.cuda.init()
