@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_what_is_compared(parser: argparse.ArgumentParser) -> None:
-    add, names = parser.add_argument, ("sgd", "rmsprop", "adam", "esgd")
+    add, names = parser.add_argument, ("sgd", "rmsprop", "adam", "esgd", "esgd-nesterov")
     help_methods = f"names from the list below, or module:name (default: {' '.join(names)})"
     add("--methods", nargs="+", default=names, metavar="M", help=help_methods)
     add("--trials", type=count, default=8, metavar="N", help="of every method (default: 8)")
