@@ -17,7 +17,7 @@ HEAVY = ("matplotlib", "numpy", "scipy", "ray", "pandas", "equilibrate.study", "
 # Each room may import only those to its right, and torch.
 LAYERS = ["__main__", "cli", "inspect", "wins", "paper", "study", "rivals", "monitor", "attention",
           "statistics", "optim", "distributed", "rules", "diagonals", "exact", "curvature",
-          "kernels"]  # fmt: skip
+          "kernels", "seeding"]  # fmt: skip
 
 
 def test_import_loads_torch_and_nothing_heavier():
