@@ -28,8 +28,7 @@ Group = dict[str, Any]
 class Hessian(Protocol):
     """What a probe multiplies with.
 
-    `present` tells which parameters the loss depends on, `averaged` whether H is already the mean
-    over the ranks.
+    `present`: which parameters the loss depends on; `averaged`: H is the mean over the ranks.
     """
 
     present: list[bool]
