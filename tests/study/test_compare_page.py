@@ -1,4 +1,4 @@
-"""What docs/compare.md says beyond its first example: held-out cases, attention, draws, defaults."""
+"""What docs/compare.md says beyond its first example: cases held out, attention, draws."""
 
 import json
 import sys

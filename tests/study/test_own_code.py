@@ -138,6 +138,16 @@ CHANGED = {
         "    def __call__(self, o, t):\n        return self.w * (o - t).sum()\np = made(B())",
         "return 1.0", "return 2.0",
     ),
+    "a partial in a class": (
+        "class B:\n    h = functools.partial(torch.mul, other=1.0)\n"
+        "    def __call__(self, o, t):\n        return self.h(o - t).sum()\np = made(B())",
+        "=1.0", "=2.0",
+    ),
+    "an object's static method": (
+        "class B:\n    @staticmethod\n    def h(e):\n        return e.abs()\n"
+        "    def __call__(self, o, t):\n        return self.h(o - t).sum()\np = made(B())",
+        "abs", "square",
+    ),
     "an object's slot": (
         "class B:\n    __slots__ = ('w',)\n    def __call__(self, o, t):\n"
         "        return self.w * (o - t).sum()\nb = B()\nb.w = 1.0\np = made(b)", "= 1.0", "= 2.0",

@@ -16,7 +16,15 @@ import torch
 from torch import Tensor, nn
 
 from equilibrate.study.naming import canonical
-from equilibrate.study.own import is_own, name_of, nested, text_of
+from equilibrate.study.own import (
+    closed_over,
+    is_own,
+    members,
+    name_of,
+    reached,
+    slots,
+    text_of,
+)
 
 _PLAIN = (bool, int, float, str, type(None))
 _MACHINERY = {name for name, held in vars(nn.Module()).items() if isinstance(held, dict | set)}
@@ -112,19 +120,17 @@ class _Description:
             return self.function(thing)
         if isinstance(thing, type):
             parents = [self.of(base) for base in thing.__bases__]
-            return [thing.__qualname__, parents, *self.values(_members(thing))]
+            return [thing.__qualname__, parents, *self.values(members(thing))]
         return [self.of(type(thing)), *self.attributes(thing)]
 
     def function(self, function: FunctionType) -> list[Any]:
         code = function.__code__
-        cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
-        closed = {name: cell.cell_contents for name, cell in cells if _filled(cell)}
         return [
             text_of(code),
             self.held(function.__defaults__),
             self.values(function.__kwdefaults__ or {}),
-            self.values(closed),
-            self.values(_reached(function)),
+            self.values(closed_over(function)),
+            self.values(reached(function)),
             *self.wrapped(function),
         ]
 
@@ -137,7 +143,7 @@ class _Description:
         """Return what an object holds; of torch's and this package's what was always told."""
         named = {k: v for k, v in getattr(thing, "__dict__", {}).items() if k not in _MACHINERY}
         if is_own(type(thing)):
-            return self.values({**named, **_slots(thing)})
+            return self.values({**named, **slots(thing)})
         told = (*_PLAIN, Tensor, tuple, list, functools.partial, nn.Module)
         kept = {
             name: held for name, held in named.items()
@@ -192,49 +198,6 @@ class _Description:
             return f"number {list(self.met).index(id(thing))}"
         self.met[id(thing)] = thing
         return tell(thing)
-
-
-def _members(kind: type) -> dict[str, Any]:
-    """Return what a class defines: functions, and values but those that Python adds."""
-    found = {}
-    for name, member in vars(kind).items():
-        inner = (getattr(member, how, None) for how in ("__func__", "fget", "func"))
-        member = next(filter(None, inner), member)
-        if getattr(member, "hooked", False):  # torch wraps `step` when an optimizer is first made
-            member = member.__wrapped__
-            if member.__qualname__ != f"{kind.__qualname__}.{name}":
-                continue  # a parent's
-        if isinstance(member, FunctionType) or not name.startswith("__"):
-            found[name] = member
-    return found
-
-
-def _slots(thing: Any) -> dict[str, Any]:
-    names = [name for kind in type(thing).__mro__ for name in getattr(kind, "__slots__", ())]
-    return {name: getattr(thing, name) for name in names if hasattr(thing, name)}
-
-
-def _reached(function: FunctionType) -> dict[str, Any]:
-    """Return what a function may take from around it, and from modules of the user's own there."""
-    names = sorted({name for each in nested(function.__code__) for name in each.co_names})
-    found: dict[str, Any] = {}
-    waiting, seen = [("", function.__globals__)], set()
-    while waiting:
-        place, around = waiting.pop()
-        for name in (name for name in names if name in around):
-            held = found[f"{place}{name}"] = around[name]
-            if isinstance(held, ModuleType) and is_own(held) and held.__name__ not in seen:
-                seen.add(held.__name__)
-                waiting.append((f"{place}{name}.", vars(held)))
-    return found
-
-
-def _filled(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return False
-    return True
 
 
 def _closes(function: Any) -> bool:

@@ -1,10 +1,13 @@
-"""Which code is a user's own, and its text: the rest is known by its name and its version."""
+"""Which code is a user's own, what it is made of and what it uses.
 
+The rest is known by its name and its version.
+"""
+
+import functools
 import inspect
 import sys
 import sysconfig
 from collections.abc import Iterator
-from functools import cache
 from importlib import metadata
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
@@ -13,6 +16,12 @@ from typing import Any
 _KNOWN = ("torch", "equilibrate")
 _PYTHONS_OWN = tuple(Path(sysconfig.get_path(kind)) for kind in ("stdlib", "platstdlib"))
 _INSTALLED = {"site-packages", "dist-packages"}
+_WRAPPERS: dict[type, str] = {
+    staticmethod: "__func__",
+    classmethod: "__func__",
+    property: "fget",
+    functools.cached_property: "func",
+}
 
 
 def is_own(thing: Any) -> bool:
@@ -73,6 +82,57 @@ def nested(code: CodeType) -> Iterator[CodeType]:
             yield from nested(constant)
 
 
+def members(kind: type) -> dict[str, Any]:
+    """Return what a class defines: functions, and values but those that Python adds."""
+    found = {}
+    for name, member in vars(kind).items():
+        for wrapper, inner in _WRAPPERS.items():
+            member = getattr(member, inner) if isinstance(member, wrapper) else member
+        if getattr(member, "hooked", False):  # torch wraps `step` when an optimizer is first made
+            member = member.__wrapped__
+            if member.__qualname__ != f"{kind.__qualname__}.{name}":
+                continue  # a parent's
+        if isinstance(member, FunctionType) or not name.startswith("__"):
+            found[name] = member
+    return found
+
+
+def slots(thing: Any) -> dict[str, Any]:
+    """Return what an object holds in the slots of its classes."""
+    listed = [getattr(kind, "__slots__", ()) for kind in type(thing).__mro__]
+    names = [name for each in listed for name in ([each] if isinstance(each, str) else each)]
+    return {name: getattr(thing, name) for name in names if hasattr(thing, name)}
+
+
+def reached(function: FunctionType) -> dict[str, Any]:
+    """Return what a function may take from around it, and from modules of the user's own there."""
+    names = sorted({name for each in nested(function.__code__) for name in each.co_names})
+    found: dict[str, Any] = {}
+    waiting, seen = [("", function.__globals__)], set()
+    while waiting:
+        place, around = waiting.pop()
+        for name in (name for name in names if name in around):
+            held = found[f"{place}{name}"] = around[name]
+            if isinstance(held, ModuleType) and is_own(held) and held.__name__ not in seen:
+                seen.add(held.__name__)
+                waiting.append((f"{place}{name}.", vars(held)))
+    return found
+
+
+def closed_over(function: FunctionType) -> dict[str, Any]:
+    """Return what a function takes from the function around it."""
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    return {name: cell.cell_contents for name, cell in cells if _filled(cell)}
+
+
+def _filled(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True
+
+
 def _instructions(code: CodeType) -> list[Any]:
     constants = [
         _instructions(c) if isinstance(c, CodeType)
@@ -107,7 +167,7 @@ def _file(module: str) -> Path:
     return Path(getattr(sys.modules.get(module), "__file__", None) or "")
 
 
-@cache
+@functools.cache
 def _version(package: str) -> str:
     names = metadata.packages_distributions().get(package, [package])
     try:
