@@ -154,13 +154,33 @@ def test_gradients_around_a_minimum_are_not_taken_for_clipped_ones(here):
 
 
 @pytest.mark.parametrize("name", CLIPPED)
-def test_clipping_that_begins_later_is_seen_at_the_next_probe(name):
+def test_clipping_that_begins_later_is_seen_at_its_second_probe_at_the_latest(name):
     optimizer, weight, loss = _sloped(*CLIPPED[name])
-    optimizer.step(closure_of(optimizer, loss))
     for group in optimizer.param_groups:
-        group["steps_since_probe"] = group["probe_every"]
+        group["probe_every"] = 1
+    optimizer.step(closure_of(optimizer, loss))
+    clipping = _clipping_closure(optimizer, [weight], loss, "always")
     with pytest.raises(RuntimeError, match="clips its gradients"):
-        optimizer.step(_clipping_closure(optimizer, [weight], loss, "always"))
+        optimizer.step(clipping)
+        optimizer.step(clipping)
+
+
+def test_lengths_that_change_from_probe_to_probe_are_not_looked_at_farther_out():
+    """Near one another at every probe, as those of long gradients are: three runs all the same."""
+    torch.manual_seed(0)
+    slope, scale, weight = torch.randn(1000), 1e-3 * torch.rand(1000), torch.randn(1000)
+    weight.requires_grad_()
+    optimizer = ESGD([weight], lr=0.0, probe_every=1)
+    runs = []
+
+    def loss():
+        return (1 + 0.1 * steps) * (slope * weight + scale * weight**2 / 2).sum()
+
+    for steps in range(10):
+        optimizer.step(closure_of(optimizer, loss, counter=runs))
+        if steps:
+            assert len(runs) == 3
+        runs.clear()
 
 
 AT_THE_POINT = {

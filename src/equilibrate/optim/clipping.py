@@ -36,6 +36,7 @@ class Lengths:
     ahead: float
     behind: float
     apart: float
+    before: float | None = None  # ahead, at the measurement before
 
     def equal(self, rounding: float) -> bool:
         """Tell whether the three are of one length, as if clipped, and this says something.
@@ -55,6 +56,15 @@ class Lengths:
         least = rounding * self.here + _OFFSET * self.apart / self.here
         mean = (self.ahead + self.behind) / 2
         return abs(self.ahead - self.behind) < least and abs(self.here - mean) < least
+
+    def as_before(self, rounding: float) -> bool:
+        """Tell whether an earlier measurement saw the same length, or there was none.
+
+        Example:
+            >>> Lengths(1.0, 1.0, 1.0, apart=0.0, before=1.5).as_before(1e-7)
+            False
+        """
+        return self.before is None or meet(self.ahead, self.before, rounding)
 
     def telling(self, rounding: float) -> float:
         """Return what they must be apart by: r^2 |g| / 8 is then twice what rounding makes.

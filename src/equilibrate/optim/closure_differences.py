@@ -30,8 +30,11 @@ class Differences:
     """Gradients of a closure at displaced points, and what they make; used inside `put_back`.
 
     `start` is the random state that the run at the present point began with, `earlier` the
-    gradients from before that run. Steps are in units of the parameters' size.
+    gradients from before that run. Steps are in units of the parameters' size. `length` is that of
+    the last gradient ahead; given beforehand, it is of an earlier measurement.
     """
+
+    length: float | None = None
 
     def __init__(
         self,
@@ -53,6 +56,7 @@ class Differences:
         self._own = max(relative_step(p.dtype) for p in parameters)
         there = [g for g in point.gradients if g is not None]
         self._rounding = rounding({g.dtype for g in there}, sum(g.numel() for g in there))
+        self._looked_farther = False
         self.present = [True] * len(parameters)
 
     def _product(
@@ -64,21 +68,28 @@ class Differences:
         if any(g is not None for g in self._earlier):
             refuse_accumulation(self._point.gradients, ahead, behind, self._earlier)
         around = length(ahead), length(behind)
+        before, self.length = self.length, around[0]
         products = self._divided(ahead, behind, 2 * eps)
         if not meet(*around, self._rounding):
             return products, None
         here, apart = length(self._point.gradients), 2 * eps * norm(products)
-        return products, Lengths(here, *around, apart)
+        return products, Lengths(here, *around, apart, before=before)
 
     def _look_for_clipping(
         self, vectors: Sequence[Tensor], lengths: Lengths, relative: float
     ) -> None:
-        """Refuse gradients of one length; where they are too near to tell, look farther."""
+        """Refuse gradients of one length; where they are too near to tell, look farther.
+
+        Farther once in a measurement, and later on only where the length is that of the one before
+        as well, as it would be if it were clipped: each time takes up to four runs.
+        """
         farthest = max(_FARTHEST, 2 * self._own)
         if lengths.equal(self._rounding):
             self._refuse_clipping(vectors, relative)
-        elif farther := lengths.wider(self._rounding, relative, farthest):
-            self._refuse_clipping(vectors, farther / 2)
+        elif not self._looked_farther and lengths.as_before(self._rounding):
+            self._looked_farther = True
+            if farther := lengths.wider(self._rounding, relative, farthest):
+                self._refuse_clipping(vectors, farther / 2)
 
     def _refuse_clipping(self, vectors: Sequence[Tensor], relative: float) -> None:
         """Raise where lengths are equal at two and at four times this step too, not by chance."""
