@@ -161,15 +161,14 @@ def test_clipping_that_begins_later_is_seen_at_its_second_probe_at_the_latest(na
     optimizer.step(closure_of(optimizer, loss))
     clipping = _clipping_closure(optimizer, [weight], loss, "always")
     with pytest.raises(RuntimeError, match="clips its gradients"):
-        optimizer.step(clipping)
-        optimizer.step(clipping)
+        [optimizer.step(clipping) for _ in range(2)]
 
 
 def test_lengths_that_change_from_probe_to_probe_are_not_looked_at_farther_out():
     """Near one another at every probe, as those of long gradients are: three runs all the same."""
     torch.manual_seed(0)
-    slope, scale, weight = torch.randn(1000), 1e-3 * torch.rand(1000), torch.randn(1000)
-    weight.requires_grad_()
+    slope, scale = torch.randn(100_000), 0.1 * torch.rand(100_000)
+    weight = torch.randn(100_000, requires_grad=True)
     optimizer = ESGD([weight], lr=0.0, probe_every=1)
     runs = []
 
