@@ -302,15 +302,16 @@ def test_momentum_is_set_where_there_is_one_and_the_others_are_named():
     assert "momentum" in METHODS["nag"].space  # the registry is untouched
 
 
-def test_a_plan_searches_at_seed_0_and_repeats_winners_alone():
+@pytest.mark.parametrize("lost", [{"status": "diverged"}, {"final_error": 1e9}])
+def test_a_plan_searches_at_seed_0_and_repeats_winners_alone(lost):
     problem = SimpleNamespace(name="p", fingerprint="f", batch_size=5)
     plan = Plan(problem, [METHODS["sgd"], METHODS["adam"]], trials=3, epochs=2, seeds=3)
     searched = plan.searched()
     assert [t.method for t in searched] == ["sgd"] * 3 + ["adam"] * 3
     assert {t.seed for t in searched} == {0}
     records = [
-        {**t.describe(), "status": "finished" if t.method == "sgd" else "diverged",
-         "final_error": float(place), "curve": {"error": [9.0, float(place)]}}
+        {**t.describe(), "status": "finished", "final_error": float(place),
+         "curve": {"error": [9.0]}, **(lost if t.method == "adam" else {})}
         for place, t in enumerate(searched)
     ]  # fmt: skip
     repeated = plan.repeated(records)

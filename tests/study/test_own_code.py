@@ -117,12 +117,19 @@ CHANGED = {
     "a lambda's next line": (
         "p = made(\n    lambda o, t: (\n        (o - t)\n        .abs().mean()))", "abs", "square",
     ),
+    "a lambda's line after its colon": (
+        "p = made(\n    lambda o, t:\n        (o - t).abs().mean())", "abs", "square",
+    ),
     "a lambda's last line": (
         "p = made(\n    lambda o, t: F.huber_loss(o, t,\n        delta=1.0))", "=1.0", "=0.1",
     ),
     "what no file holds": (
         "exec('def loss(o, t):\\n    return 1.0 * (o - t).sum()')\np = made(loss)",
         "1.0 *", "2.0 *",
+    ),
+    "a set that no file holds": (
+        "exec('def loss(o, t):\\n    return (o - t).sum() * (o.ndim in {1, 2, \"a\", \"b\"})')\n"
+        "p = made(loss)", "1, 2", "1, 3",
     ),
     "a method's object": (
         "class B:\n    def __init__(self, d):\n        self.d = d\n"
@@ -276,9 +283,10 @@ def test_what_others_wrote_is_not_the_user_s(thing):
 
 
 def test_a_user_s_file_of_a_name_that_python_has_too_is_the_user_s(folder):
-    """Python has a package `test`, which people name their files like."""
-    print_of(folder / "test.py", HEAD + "p = made()\n")
-    assert is_own(sys.modules["test"].Net)
+    """As the page's own example, wave.py."""
+    assert "wave" in sys.stdlib_module_names
+    print_of(folder / "wave.py", HEAD + "p = made()\n")
+    assert is_own(sys.modules["wave"].Net)
 
 
 def test_an_installed_package_is_told_by_its_version():

@@ -63,14 +63,14 @@ def name_of(thing: Any) -> str:
 def text_of(code: CodeType) -> Any:
     """Return the lines of a function; its instructions where no file holds it.
 
-    `inspect.getsource` ends a lambda after its first line, and shows what a decorator wraps in the
-    place of the decorator.
+    `inspect.getsource` may end a lambda after its first line, and shows what a decorator wraps in
+    the place of the decorator.
     """
     try:
         lines, start = inspect.findsource(code)
     except (OSError, IndexError):
         return _instructions(code)
-    ends = [end for each in nested(code) for _, end, _, _ in each.co_positions() if end]
+    ends = [end for _, end, _, _ in code.co_positions() if end]
     return "".join(lines[start : max(ends)]) if ends else _instructions(code)
 
 
