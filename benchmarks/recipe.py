@@ -9,7 +9,8 @@ the start, a momentum that rises to 0.99, a memory of 2,000 steps; on the networ
 updates, as in `benchmarks.strong_damping`, whose NAG and ESGD are the best of a search. And the
 same with larger momenta, with and without the floor under the mean of D (`mean_floor`); `--nag`
 trains NAG with these momenta, at the best learning rate of its search and at half of it, or at
-those of `--rates`. `--problems mnist-linear curves-like-linear` have a linear code layer.
+those of `--rates`. `--problems mnist-linear curves-like-linear` have a linear code layer; `--edges`
+takes other shares of the edge.
 """
 
 import argparse
@@ -59,16 +60,21 @@ def variant(momentum: float, floor: bool) -> dict[str, Any]:
 
 
 def trials(
-    problem: Problem, seeds: int, precision: str, changes: list[dict[str, Any]]
+    problem: Problem,
+    seeds: int,
+    precision: str,
+    changes: list[dict[str, Any]],
+    shares: list[float],
 ) -> list[Trial]:
-    """Return the recipe, changed in so many ways, with so many seeds."""
+    """Return the recipe, changed in so many ways, at shares of the edge, with so many seeds."""
     what = problem.name, problem.fingerprint, METHODS["ESGD"].name
-    own = {**DAMPED, **SCHEDULES, "decay": 0.9995, "lr": float(f"{edge(problem):.3g}")}
-    size = problem.batch_size
+    whole, own = edge(problem), {**DAMPED, **SCHEDULES, "decay": 0.9995}
+    size, rates = problem.batch_size, [float(f"{share * whole:.3g}") for share in shares]
     return [
-        Trial(*what, {**own, **change}, seed, size, EPOCHS, precision)
+        Trial(*what, {**own, **change, "lr": lr}, seed, size, EPOCHS, precision)
         for seed in range(seeds)
         for change in changes
+        for lr in rates
     ]
 
 
@@ -89,8 +95,8 @@ def nag_trials(
 def _what(record: dict[str, Any]) -> str:
     own = record["settings"]
     floor = ", mean_floor" if own.get("mean_floor") else ""
-    nag = f"NAG, lr {own['lr']:g}, " if record["method"] == "nag" else ""
-    return f"{nag}momentum {own['momentum']:g}{floor}"
+    method = "NAG" if record["method"] == "nag" else "ESGD"
+    return f"{method}, lr {own['lr']:g}, momentum {own['momentum']:g}{floor}"
 
 
 def ends(folder: Path) -> dict[str, Spread]:
@@ -113,6 +119,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--momenta", type=float, nargs="+", default=[DAMPED["momentum"]])
     parser.add_argument("--floors", nargs="+", choices=("no", "yes"), default=["no"])
+    parser.add_argument("--edges", type=float, nargs="+", default=[1.0], help="shares of the edge")
     parser.add_argument("--nag", action="store_true", help="train NAG with these momenta instead")
     parser.add_argument("--rates", type=float, nargs="+", help="NAG's learning rates")
     parser.add_argument("--data", type=Path)
@@ -122,7 +129,8 @@ def main() -> None:
     )
     given = parser.parse_args()
     changes = [variant(m, f == "yes") for m in given.momenta for f in given.floors]
-    itself = changes == [variant(DAMPED["momentum"], floor=False)] and not given.nag
+    unchanged = changes == [variant(DAMPED["momentum"], floor=False)] and given.edges == [1.0]
+    itself = unchanged and not given.nag
     own = FOLDER if itself else CHANGED
     for name in given.problems:
         if not given.table:
@@ -130,7 +138,7 @@ def main() -> None:
             how = problem, given.seeds, precision_of(given.device)
             rates = tuple(given.rates or NAG_RATES[name])
             nag = nag_trials(*how, given.momenta, rates) if given.nag else []
-            asked = nag or trials(*how, changes)
+            asked = nag or trials(*how, changes, given.edges)
             one_stack.train(problem, METHODS["NAG" if nag else "ESGD"], asked, folder, given.device)
         for each in (FOLDER, CHANGED):
             print(*rows(given.out / each.format(name), name), sep="\n")
