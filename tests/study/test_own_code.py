@@ -289,8 +289,9 @@ def test_a_user_s_file_of_a_name_that_python_has_too_is_the_user_s(folder):
     assert is_own(sys.modules["wave"].Net)
 
 
-def test_an_installed_package_is_told_by_its_version():
+def test_an_installed_package_is_told_by_its_version_but_torch():
     assert name_of(pytest.raises).endswith(f" {pytest.__version__}")
+    assert name_of(nn.Module) == "torch.nn.modules.module.Module"
 
 
 class Stepping(torch.optim.SGD):

@@ -50,13 +50,16 @@ def is_known(thing: Any) -> bool:
 def name_of(thing: Any) -> str:
     """Return the name of a function or class that is not the user's, an installed one's version.
 
+    Without torch's and this package's: a newer one of these leaves every key as it was.
+
     Example:
         >>> name_of(Path)
         'pathlib.Path'
     """
     module = _module_of(thing)
     name = f"{module}.{getattr(thing, '__qualname__', type(thing).__qualname__)}"
-    version = _version(module.partition(".")[0]) if _INSTALLED & set(_file(module).parts) else ""
+    installed = not is_known(thing) and _INSTALLED & set(_file(module).parts)
+    version = _version(module.partition(".")[0]) if installed else ""
     return f"{name} {version}" if version else name
 
 
