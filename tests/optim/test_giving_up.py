@@ -107,10 +107,10 @@ def _product_fails_at(number):
         with pytest.MonkeyPatch.context() as patch:
             drawn, calls = type(loop.optimizer)._draw, iter(range(1, 1000))
 
-            def draw(self):
+            def draw(self, index=None):
                 if next(calls) == number:
                     raise MemoryError("full")
-                return drawn(self)
+                return drawn(self, index)
 
             patch.setattr(type(loop.optimizer), "_draw", draw)
             with pytest.raises(MemoryError):

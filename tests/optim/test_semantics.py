@@ -31,7 +31,8 @@ def test_warm_up_draws_its_vectors_on_the_first_loss_alone(optimizer_class):
     assert optimizer.probe(loss())
     assert not optimizer._pending  # each product was folded at once: constant memory
     assert {optimizer.state[p]["probes"] for p in parameters} == {7}
-    assert not optimizer.probe(3 * loss())  # a second micro-batch adds nothing
+    assert optimizer.probe(3 * loss()) == (optimizer_class is ESGD)  # only tells how much more
+    assert {optimizer.state[p]["probes"] for p in parameters} == {7}
     products = [
         loss_product(loss(), parameters, draw("rademacher", parameters, probe=k)) for k in range(7)
     ]

@@ -28,12 +28,6 @@ _SCALED = (
 class Evaluating(Measuring):
     """An optimizer that measures through torch's standard closure."""
 
-    _closure_length: float | None  # of the gradient at the last displaced point
-
-    def _forget_volatile(self) -> None:
-        super()._forget_volatile()
-        self._closure_length = None
-
     def _evaluate(self, closure: Closure) -> float:
         """Run the closure; when a probe is due and none arrives inside, measure by differences."""
         if getattr(self, "found_inf", None) is not None:
@@ -77,9 +71,8 @@ class Evaluating(Measuring):
         parameters = self._trainable()
         with self._taking_products(), put_back(parameters) as point:
             hessian = ClosureHessian(closure, parameters, point, start=start, earlier=earlier)
-            hessian.relative, hessian.kinks = self.param_groups[0]["difference_step"], kinks
-            hessian.length = self._closure_length
+            group, hessian.kinks = self.param_groups[0], kinks
+            hessian.relative, hessian.length = group["difference_step"], group["difference_length"]
             self._measure(hessian, fresh)
-        self._closure_length = hessian.length
         for group in self.param_groups:
-            group["difference_step"] = hessian.relative
+            group.update(difference_step=hessian.relative, difference_length=hessian.length)

@@ -33,6 +33,7 @@ _BEFORE = {
     "update_mean": 0.0,
     "update_count": 0,
     "mean_floor": False,
+    "difference_length": None,
     "first_mean_scale": 0.0,
     "initial_scale": 0.0,  # the next mean then
 }
@@ -121,7 +122,8 @@ class Keeping(Optimizer):
             self.param_groups[-1][name] = deepcopy(self.param_groups[0][name])
         self._settled, self._damping_of = False, {}
         for group in self.param_groups:
-            group["difference_step"] = None  # a coarser dtype may have joined
+            # A coarser dtype may have joined.
+            group["difference_step"] = group["difference_length"] = None
 
     def _forget_volatile(self) -> None:
         """Start without pending product: like a gradient it belongs to an iteration alone."""

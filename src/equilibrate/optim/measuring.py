@@ -7,22 +7,19 @@ measured is *fresh* for a loss that depends on it, and gets the warm-up: several
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from equilibrate.curvature.graph import reached
 from equilibrate.kernels.lists import same
 from equilibrate.optim.arguments import check_layouts, check_observed
 from equilibrate.optim.drawing import drawn
+from equilibrate.optim.due import Due
 from equilibrate.optim.live_loss import LiveLoss, check_loss
 from equilibrate.optim.pending import Pending
-from equilibrate.optim.provisional import Provisional
 from equilibrate.optim.sharing import can_share, hand_on
 from equilibrate.optim.state import widened
-
-Group = dict[str, Any]
 
 
 class Hessian(Protocol):
@@ -39,17 +36,8 @@ class Hessian(Protocol):
         ...
 
 
-class Measuring(Provisional):
+class Measuring(Due):
     """An optimizer that measures when due: from a live loss, a list of them, or from outside."""
-
-    @property
-    def probe_due(self) -> bool:
-        """Whether this step wants a probe: enough steps have passed, or a parameter is new.
-
-        A parameter on which no loss depended so far does not count, until it has a gradient.
-        """
-        waiting = self._unmeasured() and self._waiting()
-        return bool(waiting) or any(map(self._scheduled, self.param_groups))
 
     def probe(self, loss: Tensor, *, backward: bool = False) -> bool:
         """When due, measure the curvature of this live, unscaled loss; else return False at once.
@@ -89,8 +77,10 @@ class Measuring(Provisional):
         check_loss(loss)
         unmeasured = self._unmeasured(trainable := self._trainable())
         fresh = self._fresh(loss, unmeasured) if unmeasured else []
-        started = len(unmeasured) < len(trainable)
-        if started and not fresh and not any(map(self._scheduled, self.param_groups)):
+        due = len(unmeasured) == len(trainable) or bool(fresh)
+        due = due or any(map(self._scheduled, self.param_groups))
+        self._beside = None if fresh else self._beside
+        if not due and self._beside is None:
             self._count_loss(loss)
             return None
         if self._pending.vectors is not None:
@@ -102,7 +92,11 @@ class Measuring(Provisional):
             hessian = LiveLoss(loss, trainable)
             if share and self._ranks() is None and can_share(hessian.leaves, trainable):
                 hessian.share(self._products(fresh))
-            self._measure(hessian, fresh)
+            if self._beside is not None:
+                asked = list(self._beside.first)
+                self._beside.add(self._contributions(hessian, asked, self._beside.index))
+            if due:
+                self._measure(hessian, fresh)
         self._count_loss(loss)
         self._watch(loss)
         return hessian
@@ -168,20 +162,6 @@ class Measuring(Provisional):
         self._pending.versions = [None if v is None else v._version for v in vectors]
         self._note_gradients()
 
-    def _fresh(self, loss: Tensor, unmeasured: list[Tensor]) -> list[Tensor]:
-        """Return what is measured for the first time; several ranks agree on it."""
-        if self._ranks() is None:
-            return reached(loss, unmeasured)
-        if not self._waiting():
-            return []
-        self._agree("probe")
-        return self._on_any_rank(dict.fromkeys(reached(loss, unmeasured)))[0]
-
-    def _scheduled(self, group: Group) -> bool:
-        """Tell whether enough steps have passed since a group that trains was measured."""
-        enough = group["steps_since_probe"] >= group["probe_every"]  # never a modulus
-        return enough and any(p.requires_grad for p in group["params"])
-
     def _measure(self, hessian: Hessian, fresh: list[Tensor]) -> None:
         """Warm up what is fresh, then add one ordinary product for all that is due."""
         due = [g for g in self.param_groups if self._scheduled(g)]  # before a warm-up
@@ -204,12 +184,8 @@ class Measuring(Provisional):
         """Return how many products `_measure` will take of one loss."""
         counts = self._warm_up_counts(fresh).values()
         first = max((count for count in counts if count > 1), default=0)
-        return first + bool(1 in counts or any(map(self._scheduled, self.param_groups)))
-
-    def _warm_up_counts(self, fresh: list[Tensor]) -> dict[Tensor, int]:
-        """Return how many vectors each parameter is measured with for the first time."""
-        groups = self._groups() if fresh else {}
-        return {p: groups[p]["warmup_probes"] for p in fresh}
+        last = bool(1 in counts or any(map(self._scheduled, self.param_groups)))
+        return first + last + (self._beside is not None)
 
     def _warm_up(self, hessian: Hessian, fresh: dict[Tensor, int]) -> None:
         """Fold several vectors of this one loss into the fresh parameters, each at once."""
@@ -218,16 +194,22 @@ class Measuring(Provisional):
         first = [g for g in self.param_groups if not any(map(self._measured, g["params"]))]
         for done in range(max(fresh.values())):
             asked = [p for p, count in fresh.items() if count > done]
+            index = self.param_groups[0]["probe_index"]
             found = self._contributions(hessian, asked)
-            self._fold(found if hessian.averaged else self._mean(found, asked), asked)
-            del found  # before the next product is made
+            mean = found if hessian.averaged else self._mean(found, asked)
+            self._fold(mean, asked)
+            if done + 1 == max(fresh.values()):
+                self._remember(index, found, mean)
+            del found, mean  # before the next product is made
         for group in first:
             group["steps_since_probe"] = 0
         self._warmed += fresh
 
-    def _contributions(self, hessian: Hessian, asked: Sequence[Tensor]) -> dict[Tensor, Tensor]:
+    def _contributions(
+        self, hessian: Hessian, asked: Sequence[Tensor], index: int | None = None
+    ) -> dict[Tensor, Tensor]:
         """Return what one vector over all parameters contributes to those asked for and present."""
-        vectors, kind, trainable = self._draw(), self._kind, self._trainable()
+        vectors, kind, trainable = self._draw(index), self._kind, self._trainable()
         rows: Sequence[int] = range(len(trainable))
         if not same(asked, trainable):
             position = dict(zip(trainable, rows, strict=True))
@@ -240,11 +222,12 @@ class Measuring(Provisional):
             if hessian.present[i]
         }
 
-    def _draw(self) -> list[Tensor]:
+    def _draw(self, index: int | None = None) -> list[Tensor]:
         """Draw this probe's vector over all trainable parameters; a frozen one keeps its number."""
         vectors, first = list[Tensor](), 0
         for group in self.param_groups:
             numbered = [(i, p) for i, p in enumerate(group["params"], first) if p.requires_grad]
-            vectors += drawn(group, numbered)
+            probe = group["probe_index"] if index is None else index
+            vectors += drawn(group | {"probe_index": probe}, numbered)
             first += len(group["params"])
         return vectors

@@ -12,9 +12,9 @@ from equilibrate.optim.arguments import check_layouts, plain_numbers, require_cl
 from equilibrate.optim.closure_differences import Closure
 from equilibrate.optim.columns import Columns
 from equilibrate.optim.damping import damping_and_fill
+from equilibrate.optim.due import Group
 from equilibrate.optim.growth import is_limited
 from equilibrate.optim.limiting import Limiting
-from equilibrate.optim.measuring import Group
 from equilibrate.optim.movement import Movement
 from equilibrate.optim.state import State, allocate, any_gradient, zeros_like
 
@@ -49,6 +49,7 @@ class CurvatureOptimizer(Limiting):
             "steps_since_probe": 0,
             "dropped_probes": 0,  # products that were not finite
             "difference_step": None,  # chosen at the first probe by closure
+            "difference_length": None,  # of the gradient at the last displaced point
             "mean_scale": 0.0,  # mean diagonal over all that was seen
             "first_mean_scale": 0.0,  # the same when its parameters first moved
             "initial_scale": 0.0,  # the mean that initial damping is a share of

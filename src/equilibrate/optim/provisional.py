@@ -15,7 +15,6 @@ from typing import Any
 from torch import Tensor
 from torch.optim import Optimizer
 
-from equilibrate.curvature.graph import reached
 from equilibrate.optim.folding import Folding
 from equilibrate.optim.pending import Pending
 from equilibrate.optim.state import State, allocate, any_gradient
@@ -148,40 +147,6 @@ class Provisional(Folding):
             self._before.put_back(self)
             self._joining = self._before.joining
         self._before, self._damping_of = None, {}
-
-    def _count_loss(self, loss: Tensor) -> None:
-        """Count a loss that was not refused: it is one of this step's."""
-        for parameter in reached(loss, self._warmed) if self._warmed else ():
-            self._reached[parameter] = self._reached.get(parameter, 0) + 1
-        self._note_gradients()
-
-    def _complete_warm_up(self) -> None:
-        """Make a warm-up on the first of several micro-batches stand for all of them.
-
-        The losses of a step that reach a parameter add up to n times the first of them, whether or
-        not each was divided by n, and so do their Hessians.
-        """
-        counts = self._numbers_of_losses() if self._warmed else {}
-        self._warmed, self._reached, self._before = [], {}, None
-        several = {p: n for p, n in counts.items() if n > 1 and self._measured(p)}
-        for parameter, losses in several.items():
-            self.state[parameter]["diagonal"].mul_(losses)
-            self.state[parameter]["scale"] *= losses
-        if several:
-            self._renew_mean()
-
-    def _numbers_of_losses(self) -> dict[Tensor, float]:
-        """Return n for all that was warmed up: the mean over the ranks with a loss that reaches it.
-
-        The others have added zero to the warm-up, as they do to the step.
-        """
-        counts = [float(self._reached.get(parameter, 0)) for parameter in self._warmed]
-        ranks = self._ranks()
-        if ranks is not None:
-            both = ranks.mean_numbers([*counts, *(float(n > 0) for n in counts)])
-            halves = both[: len(counts)], both[len(counts) :]
-            counts = [n / share if share else n for n, share in zip(*halves, strict=True)]
-        return dict(zip(self._warmed, counts, strict=True))
 
     def _note_gradients(self) -> None:
         """Remember the gradients as they are, while it matters whether a backward follows."""

@@ -68,9 +68,9 @@ class RowColumn(CurvatureOptimizer):
             raise ValueError(_NOT_HERE)
         super().observe(vectors, products)
 
-    def _draw(self) -> list[Tensor]:
+    def _draw(self, index: int | None = None) -> list[Tensor]:
         """Draw this probe's vector, and scale it by D^-1/2 where columns are equilibrated too."""
-        vectors = super()._draw()
+        vectors = super()._draw(index)
         if self._kind is row_column:
             for parameter, vector in zip(self._trainable(), vectors, strict=True):
                 held = self._roots.get(parameter)
