@@ -32,7 +32,8 @@ def _steps(count: int, curvatures=CURVATURE, kind=ESGD, **options) -> torch.Tens
 TOGETHER = {
     "of one tensor": (CURVATURE, (WHOLE.square().sum() / 3) ** 0.5),
     "alike": (CURVATURE[:1].expand(4, 4), 4.0),
-    "more than n times": (CURVATURE[0] * torch.tensor([[1.0], [9.0], [9.0]]), 3.0),
+    "more than n times": (CURVATURE[0] * torch.tensor([[1.0], [9.0], [9.0]]), 19.0),
+    "far more": (CURVATURE[0] * torch.tensor([[1e-3], [5.0], [5.0]]), 10001.0),
     "against each other": (CURVATURE[0] * torch.tensor([[1.0], [-1.0], [1.0], [-1.0]]), 2.0),
     "nothing in the first": (CURVATURE * torch.tensor([[0.0], [1.0], [1.0], [1.0]]), 4.0),
 }
@@ -87,12 +88,100 @@ def test_an_iteration_given_up_forgets_it():
             loss = (curvature * weight**2).sum() / 2
             optimizer.probe(loss)
             loss.backward()
-        assert optimizer._beside is not None
+        assert optimizer._besides
         optimizer.zero_grad()
-        assert optimizer._beside is None
+        assert not optimizer._besides
     loss = (CURVATURE[0] * weight**2).sum() / 2
     optimizer.probe(loss)
     loss.backward()
     optimizer.step()
-    assert optimizer._beside is None
+    assert not optimizer._besides
     torch.testing.assert_close(optimizer.diagonal()[0], CURVATURE[0])
+
+
+def _noisy(groups, parts=16, **options):
+    """Return the mean diagonal of both layers of a network after a first step of many parts."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 3)).double()
+    data, target = torch.randn(64, 16, dtype=torch.float64), torch.randint(3, (64,))
+    body, head = (list(model[i].parameters()) for i in (0, 2))
+    own = zip((body, head), groups, strict=True)
+    optimizer = ESGD([{"params": p, **group} for p, group in own], lr=0.0, **options)
+    for x, y in zip(data.chunk(parts), target.chunk(parts), strict=True):
+        loss = nn.functional.cross_entropy(model(x), y) / parts
+        optimizer.probe(loss)
+        loss.backward()
+    optimizer.step()
+    return torch.stack([optimizer.state[p]["diagonal"].mean() for p in (body[0], head[0])])
+
+
+@pytest.mark.parametrize("head", [{"warmup_probes": 5}, {"warmup_probes": 1}, {"probe_every": 1}])
+def test_groups_of_other_warm_ups_are_scaled_too(head):
+    whole, parts = _noisy([{}, {}], parts=1), _noisy([{}, head])
+    assert ((parts / whole > 0.5) & (parts / whole < 1.6)).all()  # 3 to 4 if counted 16 times
+
+
+NAN = float("nan")
+
+
+@pytest.mark.filterwarnings("ignore:A curvature product was not finite")
+@pytest.mark.parametrize("bad", [2, 3])
+def test_a_product_that_is_not_finite_leaves_n(bad):
+    """The second is that of the first loss's last vector, the third that of a later loss."""
+    weight = torch.ones(4, requires_grad=True)
+    optimizer = ESGD([weight], lr=0.0, warmup_probes=2)
+    drawn = 0
+
+    contributions = type(optimizer)._contributions
+
+    def counted(self, hessian, asked, index=None):
+        nonlocal drawn
+        found = contributions(self, hessian, asked, index)
+        drawn += 1
+        return {p: c * NAN for p, c in found.items()} if drawn == bad else found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(optimizer), "_contributions", counted)
+        for _ in range(3):
+            loss = (weight**2).sum() / 2
+            optimizer.probe(loss)
+            loss.backward()
+        optimizer.step()
+    torch.testing.assert_close(optimizer.diagonal()[0], torch.full((4,), 3.0))
+
+
+def test_what_is_frozen_in_between_is_asked_for_no_more():
+    """A generator and its critic under one optimizer, frozen in turn, twice a step."""
+    generator, critic = nn.Linear(2, 3).double(), nn.Linear(3, 1).double()
+    optimizer = ESGD([*generator.parameters(), *critic.parameters()], lr=1e-3)
+    noise = torch.randn(8, 2, dtype=torch.float64)
+    for _ in range(2):
+        for frozen, trained in ((critic, generator), (generator, critic)) * 2:
+            frozen.requires_grad_(False)
+            trained.requires_grad_(True)
+            loss = critic(generator(noise).tanh()).square().mean()
+            optimizer.probe(loss)
+            loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    assert all(optimizer.state[p]["probes"] >= 20 for p in generator.parameters())
+
+
+def test_what_joins_in_a_step_that_is_due_is_not_counted_twice():
+    means = []
+    for n in (1, 8):
+        torch.manual_seed(0)
+        body, head = nn.Linear(4, 6).double(), nn.Linear(6, 1).double()
+        data, target = (torch.randn(16, k, dtype=torch.float64) for k in (4, 1))
+        optimizer = ESGD([*body.parameters(), *head.parameters()], lr=0.0, probe_every=1)
+        body.requires_grad_(False)
+        for step in range(2):
+            body.requires_grad_(step == 1)
+            for _ in range(n):
+                loss = (head(body(data).tanh()) - target).square().mean() / n
+                optimizer.probe(loss)
+                loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        means.append(torch.cat([d.flatten() for d in optimizer.diagonal()]))
+    torch.testing.assert_close(means[1], means[0], rtol=1e-6, atol=0)

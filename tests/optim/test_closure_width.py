@@ -108,3 +108,12 @@ def test_every_kinked_loss_is_told_of_and_never_measured_with_a_finer_step(seed)
     with pytest.warns(UserWarning, match=r"kinks \(Relu\)"):
         optimizer.step(closure_of(optimizer, loss))
     assert optimizer.param_groups[0]["difference_step"] >= relative_step(torch.float32)
+
+
+def test_a_clamp_around_fast_sines_forbids_no_finer_step():
+    turns = torch.linspace(1000.0, 2500.0, 40)
+    point = torch.linspace(-1.5, 1.5, 40, requires_grad=True)
+    optimizer = ESGD([point], lr=0.0, warmup_probes=1)
+    optimizer.step(closure_of(optimizer, lambda: torch.cos(turns * point).clamp(-2, 2).sum()))
+    step = optimizer.param_groups[0]["difference_step"]
+    assert step == pytest.approx(relative_step(torch.float32) / 100)

@@ -202,8 +202,9 @@ SCALED = {"as it is": False, "after unscale_": True}
 AROUND = {
     "alone": lambda scaled: scaled,
     "over parts": lambda scaled: scaled / 4,
-    "with a number added": lambda scaled: 3 * scaled + 1.0,
+    "with a number added": lambda scaled: 3 * scaled.sum() + 1.0,
     "with itself": lambda scaled: -scaled - scaled,
+    "in a stack": lambda scaled: torch.stack([scaled, scaled / 2]).mean(),
 }
 
 
@@ -280,3 +281,22 @@ def test_a_loss_times_a_tensor_trains_without_a_scaler(factor):
             scaler.scale(value).backward()
             scaler.step(optimizer)
         assert not all(map(torch.equal, before, model.parameters()))
+
+
+def test_a_weight_of_one_term_is_no_scale():
+    """Also where it equals the scale, at the first step or in mid-training."""
+    for weight, unscale in ((4.0, False), (256.0, True)):
+        model, loss = _problem()
+        optimizer = ESGD(model.parameters(), lr=1e-4, probe_every=1)
+        scaler = torch.amp.GradScaler("cpu", init_scale=weight, growth_interval=1)
+        for _ in range(3):
+            penalty = sum(p.square().sum() for p in model.parameters())
+            value = loss() + torch.tensor(weight) * penalty
+            optimizer.probe(value)
+            scaler.scale(value).backward()
+            if unscale:
+                scaler.unscale_(optimizer)
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+        assert all(state["probes"] == 22 for state in optimizer.state.values())

@@ -43,3 +43,18 @@ def test_a_parameter_that_is_not_finite_is_named_as_the_reason():
         model[0].bias[0] = float("nan")
     with pytest.warns(UserWarning, match="A parameter is infinite or not a number"):
         train(optimizer, loss, 1)
+
+
+def test_terms_of_one_step_are_one_loss():
+    """A small term probed first is no measure for the others, nor one spike a divergence."""
+    weight = torch.ones(4, requires_grad=True)
+    optimizer = ESGD([weight], lr=0.0, probe_every=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for spike in (1.0, 1.0, 1e5, 1.0):
+            for size in (1e-4, 1.0, 1.0):
+                loss = spike * size * weight.square().sum()
+                optimizer.probe(loss)
+                loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()

@@ -45,12 +45,12 @@ def leaves(graph: Nodes) -> set[Tensor]:
 
 _KINKED = re.compile(
     "Relu|LeakyRelu|Rrelu|Prelu|Threshold|Hardtanh|Hardswish|Hardsigmoid|Hardshrink|Softshrink"
-    "|Abs|L1Loss|Clamp|(Adaptive)?Max|Min|Amax|Amin|Median|Kthvalue|Topk|Sort|Sgn|Sign"
+    "|(Adaptive)?MaxPool"
 )
 
 
 def kinks(graph: Nodes) -> list[str]:
-    """Return the kinds of nodes whose first derivative jumps, by torch's names.
+    """Return the activations and poolings whose first derivative jumps, by torch's names.
 
     Example:
         >>> x = torch.randn(3, requires_grad=True)

@@ -21,7 +21,7 @@ class Due(SeveralLosses):
         the step that warms up, every further loss is wanted as well.
         """
         waiting = self._unmeasured() and self._waiting()
-        new = bool(waiting) or self._beside is not None
+        new = bool(waiting) or bool(self._besides)
         return new or any(map(self._scheduled, self.param_groups))
 
     def _fresh(self, loss: Tensor, unmeasured: list[Tensor]) -> list[Tensor]:

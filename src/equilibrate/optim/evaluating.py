@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from equilibrate.curvature.graph import Nodes, kinks, leaves, nodes
+from equilibrate.optim.arguments import require_closure
 from equilibrate.optim.closure import ClosureHessian
 from equilibrate.optim.closure_differences import Closure
 from equilibrate.optim.measuring import Measuring
@@ -30,6 +31,7 @@ class Evaluating(Measuring):
 
     def _evaluate(self, closure: Closure) -> float:
         """Run the closure; when a probe is due and none arrives inside, measure by differences."""
+        require_closure(closure)
         if getattr(self, "found_inf", None) is not None:
             raise RuntimeError(_SCALED)
         with torch.enable_grad():

@@ -1,7 +1,8 @@
 """By which numbers a loss was multiplied: GradScaler's scale among them.
 
 Read off the graph next to the loss, where products, quotients and sums of single numbers stand, so
-that `scaler.scale(loss) / parts` and sums of scaled losses show it as well.
+that `scaler.scale(loss) / parts` and sums of scaled losses show it as well; a weight of one summand
+is none of the loss's.
 """
 
 import math
@@ -13,14 +14,13 @@ from torch import Tensor
 # GradScaler starts at 65,536 and moves by halves and doubles; a person weighs a loss by less.
 _LEAST_SCALE = 256
 
-_FOLLOWED = {
-    f"{name}Backward{kind}" for name in ("Mul", "Div", "Add", "Sub", "Neg") for kind in (0, 1)
-}
-_MOST = 32  # nodes that are looked at
+_ALONG = ("Mul", "Div", "Neg", "Sum", "Mean")
+_ACROSS = ("Add", "Sub", "Stack", "Cat")
+_DEEPEST = 16
 
 
 def factors(loss: Tensor) -> list[Tensor]:
-    """Return the tensors of one float32 number that a loss, or a part of it, is a multiple of.
+    """Return the tensors of one float32 number that a loss is a multiple of, every summand of it.
 
     Plain numbers do not count: torch keeps them in double precision, or as integers.
 
@@ -29,20 +29,32 @@ def factors(loss: Tensor) -> list[Tensor]:
         >>> loss = torch.ones((), requires_grad=True)
         >>> factors(torch.amp.GradScaler("cpu", init_scale=4.0).scale(loss) / 3)
         [tensor(4.)]
-        >>> factors(loss * 4)
-        []
+        >>> factors(loss * 4), factors(loss * torch.tensor(4.0) + loss)
+        ([], [])
     """
-    found: list[Tensor] = []
-    waiting: list[Any] = [loss.grad_fn]
-    for node in waiting:  # grows on the way
-        if node is None or node.name() not in _FOLLOWED or not _is_single(node):
-            continue
-        if node.name().startswith("Mul"):
-            saved = (getattr(node, f"_saved_{side}", None) for side in ("self", "other"))
-            found += filter(_counts, saved)
-        following = [inner for inner, _ in node.next_functions]
-        waiting += following[: _MOST - len(waiting)]
+    return _of(loss.grad_fn, _DEEPEST)
+
+
+def _of(node: Any, depth: int) -> list[Tensor]:
+    """Return the factors of what a node of the graph has computed."""
+    kind = "" if node is None or not depth else node.name().partition("Backward")[0]
+    inner = [following for following, _ in getattr(node, "next_functions", ()) if following]
+    if kind in _ACROSS:
+        return _common([_of(each, depth - 1) for each in inner])
+    if kind not in _ALONG or not _is_single(node):
+        return []
+    own = [getattr(node, f"_saved_{side}", None) for side in ("self", "other")]
+    found = [factor for factor in own if _counts(factor)] if kind == "Mul" else []
+    for each in inner[:1] if kind == "Div" else inner:
+        found += _of(each, depth - 1)
     return found
+
+
+def _common(lists: list[list[Tensor]]) -> list[Tensor]:
+    """Return what all lists hold, by the memory that it lies in."""
+    places = [{factor.data_ptr() for factor in own} for own in lists]
+    shared = set.intersection(*places) if places else set()
+    return [factor for factor in (lists[0] if lists else ()) if factor.data_ptr() in shared]
 
 
 def _is_single(node: Any) -> bool:

@@ -158,7 +158,7 @@ class Keeping(Optimizer):
         """Look at a loss that was probed, where the host waits for the device anyway."""
         one = isinstance(loss, float) or (isinstance(loss, Tensor) and loss.numel() == 1)
         if one and not (self._settled or self.param_groups[0]["maximize"]):
-            self._losses.see(loss, self._tell_of_explosion)
+            self._losses.add(loss)
 
     def _tell_of_explosion(self, text: str) -> None:
         if "explosion" not in self._warned:

@@ -79,8 +79,8 @@ class Measuring(Due):
         fresh = self._fresh(loss, unmeasured) if unmeasured else []
         due = len(unmeasured) == len(trainable) or bool(fresh)
         due = due or any(map(self._scheduled, self.param_groups))
-        self._beside = None if fresh else self._beside
-        if not due and self._beside is None:
+        beside = self._wanted_beside()
+        if not (due or beside):
             self._count_loss(loss)
             return None
         if self._pending.vectors is not None:
@@ -91,12 +91,12 @@ class Measuring(Due):
         with self._taking_products():
             hessian = LiveLoss(loss, trainable)
             if share and self._ranks() is None and can_share(hessian.leaves, trainable):
-                hessian.share(self._products(fresh))
-            if self._beside is not None:
-                asked = list(self._beside.first)
-                self._beside.add(self._contributions(hessian, asked, self._beside.index))
+                hessian.share(self._products(fresh) + len(beside))
+            added = [self._contributions(hessian, asked, each.index) for each, asked in beside]
             if due:
                 self._measure(hessian, fresh)
+        for (each, _), products in zip(beside, added, strict=True):
+            each.add(products)
         self._count_loss(loss)
         self._watch(loss)
         return hessian
@@ -185,7 +185,7 @@ class Measuring(Due):
         counts = self._warm_up_counts(fresh).values()
         first = max((count for count in counts if count > 1), default=0)
         last = bool(1 in counts or any(map(self._scheduled, self.param_groups)))
-        return first + last + (self._beside is not None)
+        return first + last
 
     def _warm_up(self, hessian: Hessian, fresh: dict[Tensor, int]) -> None:
         """Fold several vectors of this one loss into the fresh parameters, each at once."""
@@ -197,9 +197,8 @@ class Measuring(Due):
             index = self.param_groups[0]["probe_index"]
             found = self._contributions(hessian, asked)
             mean = found if hessian.averaged else self._mean(found, asked)
-            self._fold(mean, asked)
-            if done + 1 == max(fresh.values()):
-                self._remember(index, found, mean)
+            if self._fold(mean, asked):
+                self._remember(index, (p for p in asked if fresh[p] == done + 1), found, mean)
             del found, mean  # before the next product is made
         for group in first:
             group["steps_since_probe"] = 0

@@ -8,7 +8,7 @@ from torch import Tensor
 from equilibrate.curvature.checks import refuse_model
 from equilibrate.distributed import Word
 from equilibrate.optim import mean_floor
-from equilibrate.optim.arguments import check_layouts, plain_numbers, require_closure
+from equilibrate.optim.arguments import check_layouts, plain_numbers
 from equilibrate.optim.closure_differences import Closure
 from equilibrate.optim.columns import Columns
 from equilibrate.optim.damping import damping_and_fill
@@ -67,8 +67,8 @@ class CurvatureOptimizer(Limiting):
         of gradients when due, unless the closure calls `probe` itself. A probing step runs the
         closure twice more, the very first one twice for each warm-up vector and five times to
         choose the width, 46 with ESGD's 20. BatchNorm would average them all in: put the forward
-        pass inside `equilibrate.frozen_statistics`. Gradients of other optimizers' parameters are
-        put back where the closure returns the loss itself; of a number they cannot be told.
+        pass inside `equilibrate.frozen_statistics`. Where the closure returns the loss itself,
+        gradients of other optimizers' parameters are put back.
         """
         try:
             return self._step(closure)
@@ -78,7 +78,6 @@ class CurvatureOptimizer(Limiting):
 
     def _step(self, closure: Closure | None) -> float | None:
         self._refuse_capture()
-        require_closure(closure)
         loss = None if closure is None else self._evaluate(closure)
         self._refuse_scaled_loss()
         given = [_given(group["params"]) for group in self.param_groups]
@@ -91,8 +90,8 @@ class CurvatureOptimizer(Limiting):
             return loss
         tried = bool(self._pending)
         self._settle()
+        self._complete_warm_up()  # before what is of all losses already
         self._fold_pending()
-        self._complete_warm_up()
         if not self._settled:
             self._settle()
         self._require_curvature(moving, tried)
@@ -104,6 +103,7 @@ class CurvatureOptimizer(Limiting):
         for group in self.param_groups:
             group["steps_since_probe"] += 1
         self._joining = []
+        self._losses.end_step(self._tell_of_explosion)
         return loss
 
     def _agree_on_step(self) -> list[Word]:

@@ -142,6 +142,7 @@ class Provisional(Folding):
 
     def _give_up(self) -> None:
         """Forget all that was measured since the last step."""
+        self._losses.now = None
         self._pending, self._warmed, self._reached = Pending(), [], {}
         if self._before is not None:
             self._before.put_back(self)

@@ -21,24 +21,31 @@ _EXPLODED = (
 
 @dataclass
 class RisingLoss:
-    """What is remembered of probed losses: the first, and how many in a row were far above it.
+    """What is remembered of probed losses: the first step's sum, how many in a row were far above.
 
     Example:
         >>> said = []
         >>> watch = RisingLoss()
         >>> for value in (2.0, 5000.0, 1.0, 5000.0, 6000.0):
-        ...     watch.see(value, said.append)
+        ...     watch.add(value)
+        ...     watch.end_step(said.append)
         >>> said[0].partition(":")[0], len(said)
         ('The loss is 6e+03 and was 2 when it was first probed', 1)
     """
 
     first: float | None = None
     high: int = 0
+    now: float | None = None
 
-    def see(self, loss: float | Tensor, tell: Callable[[str], None]) -> None:
-        """Take one more loss, and tell where it has exploded."""
+    def add(self, loss: float | Tensor) -> None:
+        """Take one more loss of this step."""
         value = float(loss.detach() if isinstance(loss, Tensor) else loss)
-        if not math.isfinite(value):
+        self.now = value if self.now is None else self.now + value
+
+    def end_step(self, tell: Callable[[str], None]) -> None:
+        """Compare this step's losses with the first's, and tell where they have exploded."""
+        value, self.now = self.now, None
+        if value is None or not math.isfinite(value):
             return  # its product is dropped, which is told
         self.first = value if self.first is None else self.first
         explodes = self.first != 0 and value > _TIMES * abs(self.first)

@@ -42,12 +42,12 @@ class UnderScaler(Evaluating):
         numbers = [float(factor) for factor in found]
         scale: Tensor | None = getattr(self, "grad_scale", None)  # None after scaler.unscale_
         if scale is None:
-            # A loss times the size of its batch may look like one, but not from the first probe on.
-            scales = [] if self._probed_plainly else list(filter(is_a_scale, numbers))
-            self._probed_plainly = not scales
+            scales = list(filter(is_a_scale, numbers))
         else:
             scales = [number for number in numbers if number == float(scale) != 1]
-        if scales:
+        # A weight of the user's own may look like the scale, but hardly from the first probe on.
+        self._probed_plainly = self._probed_plainly or not scales
+        if not self._probed_plainly:
             self._give_up()
             raise RuntimeError(_PROBED_SCALED.format(scales[0]))
 

@@ -4,12 +4,15 @@ The warm-up folds its vectors at once, each a product with H_1, the Hessian of t
 step's Hessian is the sum over all its losses, of which one product is taken, with the last of these
 vectors; tensor by tensor
 
-    D <- D |sum_i H_i v| / |H_1 v|,    kept between sqrt(n) and n for n losses:
+    D <- D |sum_i H_i v| / |H_1 v|,    at least sqrt(n) for n losses:
 
-n where the micro-batches are alike, sqrt(n) where all that they curve is noise.
+n where the micro-batches are alike, sqrt(n) where all that they curve is noise. Where it is more
+than n, the last vector may have met little of the first loss, and |D| stands for |H_1 v|.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -19,10 +22,12 @@ from equilibrate.diagonals import equilibration
 from equilibrate.distributed import norm
 from equilibrate.optim.provisional import Provisional
 
+_ROUNDED = 1.001  # what is n but for rounding
+
 
 @dataclass
 class Beside:
-    """One product of the first loss, and the same vector's of all losses so far."""
+    """The last product of a warm-up, and the same vector's of all losses of the step so far."""
 
     index: int  # of the vector
     first: dict[Tensor, Tensor]  # the mean over the ranks
@@ -38,22 +43,43 @@ class Beside:
 class SeveralLosses(Provisional):
     """An optimizer whose first step may have several losses."""
 
-    _beside: Beside | None
+    _besides: list[Beside]  # one for each length of a warm-up
 
     def _forget_volatile(self) -> None:
         super()._forget_volatile()
-        self._beside = None
+        self._besides = []
 
     def _give_up(self) -> None:
         super()._give_up()
-        self._beside = None
+        self._besides = []
+
+    @contextmanager
+    def _provisionally(self, fresh: Collection[Tensor]) -> Iterator[None]:
+        besides = list(self._besides)
+        try:
+            with super()._provisionally(fresh):
+                yield
+        except BaseException:
+            self._besides = besides
+            raise
 
     def _remember(
-        self, index: int, own: Mapping[Tensor, Tensor], mean: Mapping[Tensor, Tensor]
+        self,
+        index: int,
+        ending: Iterable[Tensor],
+        own: Mapping[Tensor, Tensor],
+        mean: Mapping[Tensor, Tensor],
     ) -> None:
-        """Keep a warm-up's last product, where products are squared (Jacobi's are added)."""
-        if self._kind is equilibration:
-            self._beside = Beside(index, dict(mean), dict(own))
+        """Keep the last product of what has been warmed up, where products are squared."""
+        last = [p for p in ending if p in mean]
+        if last and self._kind is equilibration:
+            known = {p: own[p] for p in last if p in own}
+            self._besides.append(Beside(index, {p: mean[p] for p in last}, known))
+
+    def _wanted_beside(self) -> list[tuple[Beside, list[Tensor]]]:
+        """Return the vectors that a further loss of this step is multiplied with, and for what."""
+        wanted = [(each, [p for p in each.first if p.requires_grad]) for each in self._besides]
+        return [(each, asked) for each, asked in wanted if asked]
 
     def _count_loss(self, loss: Tensor) -> None:
         """Count a loss that was not refused: it is one of this step's."""
@@ -66,27 +92,30 @@ class SeveralLosses(Provisional):
         counts = self._numbers_of_losses() if self._warmed else {}
         self._warmed, self._reached, self._before = [], {}, None
         several = {p: n for p, n in counts.items() if n > 1 and self._measured(p)}
-        beside, self._beside = self._beside, None
-        for parameter, factor in self._factors_by_losses(several, beside).items():
+        besides, self._besides = self._besides, []
+        factors = dict(several)
+        for beside in besides:
+            factors |= self._times_of(beside, several)
+        for parameter, factor in factors.items():
             self.state[parameter]["diagonal"].mul_(factor)
             self.state[parameter]["scale"] *= factor
         if several:
             self._renew_mean()
 
-    def _factors_by_losses(
-        self, several: Mapping[Tensor, float], beside: Beside | None
-    ) -> dict[Tensor, float]:
-        """Return how many times larger each diagonal is for n losses than for the first."""
-        factors = dict(several)
-        known = [p for p in several if beside is not None and p in beside.first]
-        if beside is None or not known:
-            return factors
+    def _times_of(self, beside: Beside, several: Mapping[Tensor, float]) -> dict[Tensor, float]:
+        """Return how many times larger the diagonals are for n losses; none of an overflow."""
+        known = [p for p in several if p in beside.first]
         total = self._mean({p: beside.total[p] for p in known if p in beside.total}, known)
-        for parameter in known:
-            size, n = norm([beside.first[parameter]]), several[parameter]
-            ratio = norm([total[parameter]]) / size if size else n
-            factors[parameter] = min(n, max(n**0.5, ratio))
-        return factors
+        sizes = {p: (norm([beside.first[p]]), norm([total[p]])) for p in known}
+        if not all(math.isfinite(size) for pair in sizes.values() for size in pair):
+            return {}
+        return {p: self._times(p, several[p], *sizes[p]) for p in known}
+
+    def _times(self, parameter: Tensor, losses: float, first: float, total: float) -> float:
+        ratio = total / first if first else losses
+        if ratio > losses * _ROUNDED:
+            return max(losses, total / norm([self.state[parameter]["diagonal"]]))
+        return max(math.sqrt(losses), min(losses, ratio))
 
     def _numbers_of_losses(self) -> dict[Tensor, float]:
         """Return n for all that was warmed up: the mean over the ranks with a loss that reaches it.
