@@ -126,28 +126,29 @@ NAN = float("nan")
 
 @pytest.mark.filterwarnings("ignore:A curvature product was not finite")
 @pytest.mark.parametrize("bad", [2, 3])
-def test_a_product_that_is_not_finite_leaves_n(bad):
+def test_a_product_that_is_not_finite_is_left_out_whole(bad):
     """The second is that of the first loss's last vector, the third that of a later loss."""
-    weight = torch.ones(4, requires_grad=True)
-    optimizer = ESGD([weight], lr=0.0, warmup_probes=2)
-    drawn = 0
-
+    alike, fading = (torch.ones(4, requires_grad=True) for _ in range(2))
+    optimizer = ESGD([alike, fading], lr=0.0, warmup_probes=2)
+    taken = 0
     contributions = type(optimizer)._contributions
 
-    def counted(self, hessian, asked, index=None):
-        nonlocal drawn
+    def spoiled(self, hessian, asked, index=None):
+        nonlocal taken
         found = contributions(self, hessian, asked, index)
-        drawn += 1
-        return {p: c * NAN for p, c in found.items()} if drawn == bad else found
+        taken += 1
+        return {p: c * NAN if taken == bad and p is alike else c for p, c in found.items()}
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(optimizer), "_contributions", counted)
-        for _ in range(3):
-            loss = (weight**2).sum() / 2
+        patch.setattr(type(optimizer), "_contributions", spoiled)
+        for curvature in (1.0, 0.0, 0.0):
+            loss = (alike**2).sum() / 2 + curvature * (fading**2).sum() / 2
             optimizer.probe(loss)
             loss.backward()
         optimizer.step()
-    torch.testing.assert_close(optimizer.diagonal()[0], torch.full((4,), 3.0))
+    assert taken == (2 if bad == 2 else 4)
+    for diagonal in optimizer.diagonal():
+        torch.testing.assert_close(diagonal, torch.full((4,), 3.0))
 
 
 def test_what_is_frozen_in_between_is_asked_for_no_more():
