@@ -14,6 +14,7 @@ takes other shares of the edge.
 """
 
 import argparse
+from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,7 @@ def trials(
     seeds: int,
     precision: str,
     changes: list[dict[str, Any]],
-    shares: list[float],
+    shares: Sequence[float] = (1.0,),
 ) -> list[Trial]:
     """Return the recipe, changed in so many ways, at shares of the edge, with so many seeds."""
     what = problem.name, problem.fingerprint, METHODS["ESGD"].name

@@ -67,8 +67,8 @@ class CurvatureOptimizer(Limiting):
         of gradients when due, unless the closure calls `probe` itself. A probing step runs the
         closure twice more, the very first one twice for each warm-up vector and five times to
         choose the width, 46 with ESGD's 20. BatchNorm would average them all in: put the forward
-        pass inside `equilibrate.frozen_statistics`. Where the closure returns the loss itself,
-        gradients of other optimizers' parameters are put back.
+        pass inside `equilibrate.frozen_statistics`. Return the loss itself, by which gradients of
+        other optimizers' parameters are told and put back.
         """
         try:
             return self._step(closure)
@@ -81,8 +81,7 @@ class CurvatureOptimizer(Limiting):
         loss = None if closure is None else self._evaluate(closure)
         self._refuse_scaled_loss()
         given = [_given(group["params"]) for group in self.param_groups]
-        moving = any(gradients for _, gradients in given)
-        if self._only_allocates(moving):
+        if self._only_allocates(moving := any(gradients for _, gradients in given)):
             return loss
         self._miss_gradients(moving, closure is not None)
         words = self._agree_on_step()
