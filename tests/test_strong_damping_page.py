@@ -189,6 +189,17 @@ def test_the_recipe_with_larger_momenta():
     assert told == found
 
 
+def test_the_recipe_on_linear_codes():
+    folder = ROOT / "results" / "strong-damping"
+    told = [
+        "| " + " | ".join(row) + " |" for row in rows_after("<!-- strong damping: linear codes -->")
+    ]
+    names = [f"{task}-linear" for task in SMALL]
+    assert told == [
+        row for name in names for row in recipe.rows(folder / f"{name}-recipe-changed", name)
+    ]
+
+
 def test_the_recipe_is_that_of_the_code_on_the_page():
     (damped,) = re.findall(r"^damped = (.*)$", PAGE, re.MULTILINE)
     assert ast.literal_eval(damped) == recipe.DAMPED
