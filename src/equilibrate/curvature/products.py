@@ -24,6 +24,7 @@ from equilibrate.curvature.graph import (
     unnoticed_by,
     without_hooks,
 )
+from equilibrate.curvature.second_derivatives import second_derivatives
 
 
 class LossHessian:
@@ -55,7 +56,12 @@ class LossHessian:
         self.scale = scale
         found = nodes(loss) if graph is None else graph
         self._models = parallel_models(found)
-        with torch.enable_grad(), self._undisturbed(), refusing_opaque(found):
+        with (
+            torch.enable_grad(),
+            self._undisturbed(),
+            refusing_opaque(found),
+            second_derivatives(found),
+        ):
             gradients = torch.autograd.grad(
                 loss,
                 self.parameters,

@@ -1,0 +1,46 @@
+"""Second derivatives by formulas of our own, where torch has none or a slow one.
+
+While a gradient is taken with its graph, torch puts a node of its own behind what leaves an
+operation's backward. A hook there puts another node behind the very same values, so that nothing is
+computed twice; only when the gradient is differentiated once more does our formula run. Users need
+not change their models for it, and their own backward passes never meet it.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+from torch import Tensor
+
+from equilibrate.curvature import attention_gradient, convolution_gradient
+from equilibrate.curvature.graph import Nodes
+
+Replace = Callable[[Any, tuple[Tensor | None, ...], Any], Any]
+
+# What replaces the gradients that leave a node, by the name that torch gives the node.
+REPLACE: dict[str, Replace] = {
+    "ConvolutionBackward0": convolution_gradient.replace,
+    "ScaledDotProductFlashAttentionForCpuBackward0": attention_gradient.replace,
+}
+
+
+@contextmanager
+def second_derivatives(graph: Nodes) -> Iterator[None]:
+    """Let gradients that are taken of this graph inside, with a graph, have our second derivatives.
+
+    Example:
+        >>> import torch
+        >>> from equilibrate.curvature.graph import nodes
+        >>> x = torch.randn(1, 2, 3, 4, requires_grad=True)
+        >>> loss = torch.nn.functional.scaled_dot_product_attention(x, x, x).square().sum()
+        >>> with second_derivatives(nodes(loss)):
+        ...     (gradient,) = torch.autograd.grad(loss, x, create_graph=True)
+        >>> torch.autograd.grad(gradient.sum(), x)[0].shape  # an error without
+        torch.Size([1, 2, 3, 4])
+    """
+    with ExitStack() as hooks:
+        for node in graph:
+            if replace := REPLACE.get(type(node).__name__):
+                hooks.callback(node.register_hook(partial(replace, node)).remove)
+        yield
