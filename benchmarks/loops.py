@@ -99,7 +99,9 @@ class Probing(Plain):
         self.steps += 1
 
     def _attention(self) -> Any:
-        return math_attention(self.optimizer) if self.problem.attends else nullcontext()
+        """On a CPU ESGD needs none: `equilibrate.curvature.second_derivatives`."""
+        attends = self.problem.attends and self.problem.parameters()[0].is_cuda
+        return math_attention(self.optimizer) if attends else nullcontext()
 
 
 class Differencing(Plain):

@@ -21,8 +21,10 @@ class ProbingMixin:
         backward = self.accelerator.backward
 
         def probe_and_backward(loss: Tensor, **options: object) -> None:
-            self.optimizer.optimizer.probe(loss)  # ESGD inside Accelerate's wrapper
-            backward(loss, **options)
+            optimizer = self.optimizer.optimizer  # ESGD inside Accelerate's wrapper
+            with math_attention(optimizer):  # here too, for gradient checkpointing
+                optimizer.probe(loss)
+                backward(loss, **options)
 
         self.accelerator.backward = probe_and_backward
 

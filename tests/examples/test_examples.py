@@ -156,8 +156,8 @@ def _gpt2_by_hand(batch, accumulate):
     return result(model)
 
 
-@pytest.mark.parametrize("accumulate", [1, 2])
-def test_hugging_face_trainer(accumulate, tmp_path):
+@pytest.mark.parametrize(("accumulate", "checkpoints"), [(1, False), (2, False), (1, True)])
+def test_hugging_face_trainer(accumulate, checkpoints, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = huggingface_trainer.main(
@@ -166,6 +166,7 @@ def test_hugging_face_trainer(accumulate, tmp_path):
             disable_tqdm=True,
             per_device_train_batch_size=8,
             gradient_accumulation_steps=accumulate,
+            gradient_checkpointing=checkpoints,
         )
     torch.testing.assert_close(result(model), _gpt2_by_hand(8, accumulate), **ROUNDED)
 

@@ -5,6 +5,7 @@ from contextlib import nullcontext
 import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.checkpoint import checkpoint
 
 from equilibrate.study.problem import Problem
 
@@ -69,14 +70,22 @@ def _problem(name, model=lambda seed: nn.Linear(4, 2), loss=_mse, data=None):
 
 
 class Attending(nn.Module):
-    """Attention by the kernel that torch picks, or where asked by one with a second derivative."""
+    """Attention by the kernel that torch picks, or where asked by one with a second derivative.
 
-    def __init__(self, math=False):
+    In a checkpoint, if asked, where torch's pick has none.
+    """
+
+    def __init__(self, math=False, kept=True):
         super().__init__()
         self.inner = nn.MultiheadAttention(4, 2, batch_first=True)
-        self.math = math
+        self.math, self.kept = math, kept
 
     def forward(self, x):
+        if not self.kept:
+            return checkpoint(self.attend, x, use_reentrant=False)
+        return self.attend(x)
+
+    def attend(self, x):
         with sdpa_kernel(SDPBackend.MATH) if self.math else nullcontext():
             return self.inner(x, x, x, need_weights=False)[0]
 
@@ -110,6 +119,7 @@ linear = _problem("linear", loss=lambda output, targets: output.mean())
 detached = _problem("detached", loss=lambda output, targets: _mse(output.detach(), targets))
 once = _problem("once", lambda seed: _Wrapped())
 attends = _problem("attends", lambda seed: Attending(), data=sequences)
+recomputes = _problem("recomputes", lambda seed: Attending(kept=False), data=sequences)
 attends_by_math = _problem("attends", lambda seed: Attending(math=True), data=sequences)
 shapes = _problem("shapes", lambda seed: nn.Linear(5, 2))
 infinite = _problem("infinite", lambda seed: _Silent(), loss=lambda output, targets: output)

@@ -8,7 +8,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from equilibrate.cli import main
 from equilibrate.inspect import inspect_model, verdict
-from tests.inspect.problems import attends, sequences, small
+from tests.inspect.problems import recomputes, sequences, small
 
 TROUBLED = {
     "nothing": "nn.Parameter",
@@ -19,7 +19,7 @@ TROUBLED = {
     "linear": "no curvature at all",
     "detached": "detached",
     "once": "without once_differentiable. The reason: ",
-    "attends": "with sdpa_kernel(SDPBackend.MATH): inspect_model(...), or, for the command, the ",
+    "recomputes": "with sdpa_kernel(SDPBackend.MATH): inspect_model(...), or, for the command, ",
     "shapes": "cannot be computed",
     "infinite": "second derivative is not",
     "absent": "has no 'absent'",
@@ -38,11 +38,14 @@ def test_a_model_that_cannot_be_inspected_is_explained(name, words, tmp_path, ca
     assert not path.exists()
 
 
-def test_attention_is_inspected_as_the_error_says(tmp_path, capsys):
-    path, problem = tmp_path / "report.html", "tests.inspect.problems:attends_by_math"
-    assert main(["inspect", problem, "--quick", "--out", str(path)]) == 0
+@pytest.mark.parametrize("problem", ["attends", "attends_by_math"])
+def test_attention_is_inspected_as_the_error_says(problem, tmp_path, capsys):
+    path, network = tmp_path / "report.html", recomputes.network(0)
+    assert (
+        main(["inspect", f"tests.inspect.problems:{problem}", "--quick", "--out", str(path)]) == 0
+    )
     with sdpa_kernel(SDPBackend.MATH):
-        found = inspect_model(attends.network(0), sequences(), MSELoss(), batch_size=20, quick=True)
+        found = inspect_model(network, sequences(), MSELoss(), batch_size=20, quick=True)
     by = verdict(found).partition(" by ")[2].partition("]")[0]  # the number and its interval
     assert f" by {by}]" in path.read_text()
 

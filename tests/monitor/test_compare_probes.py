@@ -6,6 +6,7 @@ from contextlib import nullcontext
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from equilibrate import ESGD, draw, hessian, math_attention
 from equilibrate.monitor import ComparedProbes, Way, compare_probes
@@ -36,15 +37,18 @@ class Once(nn.Module):
 
 
 class Attention(nn.Module):
-    """Through the fused kernels, which have no second derivative."""
+    """Through the fused kernel; in a checkpoint, where it has no second derivative, if asked."""
 
-    def __init__(self):
+    def __init__(self, kept=True):
         super().__init__()
         self.project = nn.Linear(6, 24)
+        self.kept = kept
 
     def forward(self, x):
         q, k, v, w = self.project(x).view(1, 4, 8, 4, 6).unbind(-2)  # fused kernels want four sides
-        return w * nn.functional.scaled_dot_product_attention(q, k, v)
+        attend = nn.functional.scaled_dot_product_attention
+        kept = self.kept or not torch.is_grad_enabled()
+        return w * (attend(q, k, v) if kept else checkpoint(attend, q, k, v, use_reentrant=False))
 
 
 MODELS = {
@@ -54,6 +58,7 @@ MODELS = {
         nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Dropout(0.3), nn.Linear(8, 2)
     ],
     "attention": lambda: [Attention()],
+    "attention in a checkpoint": lambda: [Attention(kept=False)],
     "once": lambda: [nn.Linear(6, 8), Once(), nn.Linear(8, 2)],
     "linear": lambda: [nn.Linear(6, 1)],
     "frozen": lambda: [nn.Linear(6, 8).requires_grad_(False), nn.Tanh(), nn.Linear(8, 2)],
@@ -98,7 +103,7 @@ def test_products_are_those_of_the_dense_matrix(name):
         found = {call: ways.products(call) for call in CALLS}
         torch.set_rng_state(ways._start[0][1])
         with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
-            matrix = hessian(loss(), own)
+            matrix = hessian(loss(), own)  # inside too, for the checkpoint
     v = torch.cat([each.flatten() for each in draw("rademacher", own, seed=3)])
     true = (matrix @ v).abs()
     size = true.norm()
@@ -125,7 +130,7 @@ def test_what_the_forward_pass_must_be_inside_of_is_written(name):
     """As it is written it works, and outside it would not."""
     model, loss = subject(name)
     found = compare_probes(model, loss, rounds=1)
-    needs = name == "attention"
+    needs = name == "attention in a checkpoint"
     assert [way.inside for way in found.ways] == [needs, needs, False]
     assert ("probe(loss) inside math_attention(optimizer)" in str(found)) == needs
     optimizer = ESGD(model.parameters(), lr=0.0)

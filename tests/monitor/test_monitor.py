@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from equilibrate import ESGD
 from equilibrate.monitor import Monitor
@@ -82,8 +83,15 @@ def _used(model, x):
 
 
 def _attention(model, x):
+    """In a checkpoint, where it has no second derivative on a CPU either."""
     q = model(x)[None, None]
-    return nn.functional.scaled_dot_product_attention(q, q, q).square().mean()
+    attend = nn.functional.scaled_dot_product_attention
+    return checkpoint(attend, q, q, q, use_reentrant=False).square().mean()
+
+
+def _attention_leaving_its_context(model, x):
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        return _attention(model, x)
 
 
 def _compiled(model, x):
@@ -119,6 +127,7 @@ TROUBLED = {
     "does not depend": lambda m, x: torch.ones((), requires_grad=True) * 2,
     r"Call monitor\(loss\) before loss\.backward\(\)": _used,
     r"with torch\.nn\.attention\.sdpa_kernel\(SDPBackend\.MATH\)": _attention,
+    r"Put monitor\(loss\) and loss\.backward\(\) inside": _attention_leaving_its_context,
     r"the loss of the model before torch\.compile": _compiled,
     r"65536 times too large\. Call monitor\(loss\) on the loss itself, then scaler": _scaled,
     r"This loss is scaler\.scale\(loss\), so that": _scaled_in_parts,
@@ -152,12 +161,12 @@ def test_a_loss_s_weight_is_no_scale_of_grad_scaler(weight):
     assert seen[0]["sharpness"] > 0
 
 
-def test_what_fixes_fused_attention_does():
+def test_what_fixes_attention_does():
     model, seen = nn.Linear(3, 2), []
     monitor = Monitor(model, torch.optim.SGD(model.parameters()), seen.append)
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
         loss = _attention(model, torch.randn(4, 3))
-    monitor(loss)
+        monitor(loss)
     assert seen[0]["sharpness"] > 0
 
 

@@ -1,10 +1,13 @@
-"""math_attention: the MATH kernel for passes that are probed, the fast one for all others."""
+"""Attention: probed by its fast kernel on a CPU; `math_attention` takes the MATH kernel if due."""
+
+from contextlib import nullcontext
 
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.checkpoint import checkpoint
 
 from equilibrate import ESGD, math_attention
 
@@ -62,12 +65,34 @@ def test_ordinary_steps_keep_the_fast_kernel_and_train_the_same():
     torch.testing.assert_close(parameters, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_without_it_the_error_names_it():
+def test_without_it_every_step_keeps_the_fast_kernel_and_trains_the_same():
+    fused, parameters = _train(lambda _: nullcontext())
+    assert all(fused)
+    _, expected = _train(lambda _: sdpa_kernel(SDPBackend.MATH))
+    torch.testing.assert_close(parameters, expected, rtol=1e-4, atol=1e-5)  # as above
+
+
+def test_in_a_checkpoint_the_errors_lead_to_what_works():
     model, loss = _problem()
-    value = loss()
-    assert _uses_fused(value)
-    with pytest.raises(RuntimeError, match=r"equilibrate\.math_attention\(optimizer\)"):
-        ESGD(model.parameters()).probe(value)
+    optimizer = ESGD(model.parameters())
+    with pytest.raises(RuntimeError, match=r"equilibrate\.math_attention\(optimizer\).* and with"):
+        optimizer.probe(checkpoint(loss, use_reentrant=False))
+    with math_attention(optimizer):
+        value = checkpoint(loss, use_reentrant=False)
+    with pytest.raises(
+        RuntimeError, match=r"Put optimizer\.probe\(loss\) and loss\.backward\(\) in"
+    ):
+        optimizer.probe(value)
+    with math_attention(optimizer):
+        value = checkpoint(loss, use_reentrant=False)
+        optimizer.probe(value)
+        value.backward()
+    kept = ESGD(model.parameters())
+    kept.probe(loss())
+    for each in (optimizer, kept):
+        each.step()
+    # One product by either kernel: sums in another order, as in the passes before.
+    torch.testing.assert_close(optimizer.diagonal(), kept.diagonal(), rtol=1e-4, atol=1e-5)
 
 
 def test_an_optimizer_that_never_probes_is_refused():

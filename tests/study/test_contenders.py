@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from equilibrate.cli import main
+from equilibrate.curvature.second_derivatives import REPLACE
 from equilibrate.study import command
 from equilibrate.study.compare import Plan
 from equilibrate.study.contenders import CONTENDERS, find_method
@@ -147,10 +148,13 @@ math = Problem("math", lambda seed: Differentiable(), data, nn.functional.mse_lo
 """
 
 
-def test_fused_attention_is_told_the_way_out_that_works_here(here, capsys):
+def test_attention_is_told_the_way_out_that_works_here(here, capsys, monkeypatch):
+    """On a CPU where it has a second derivative, and where it has none, as on a GPU."""
     (here / "attention.py").write_text(ATTENTION)
     sys.modules.pop("attention", None)
     words = [*SMALL, "--methods", "sgd", "esgd"]
+    assert main(["compare", "attention:fused", *words]) == 0
+    monkeypatch.delitem(REPLACE, "ScaledDotProductFlashAttentionForCpuBackward0")
     assert main(["compare", "attention:fused", *words]) == 2
     last = said(capsys)[-1]
     assert "esgd cannot train fused" in last

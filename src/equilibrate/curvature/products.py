@@ -4,7 +4,8 @@ The Hessian is never formed. Two exact ways are here, the third (differences of 
 models without second derivatives) is in `differences.py`.
 
 - A *live loss* has its graph still attached: differentiate g . v once more (double backward). This
-  is what `ESGD.probe` does; the loss can still be backpropagated afterwards.
+  is what `ESGD.probe` does; the loss can still be backpropagated afterwards. Where torch has no
+  second derivative, or a slow one, `second_derivatives.py` has some of ours.
 - A *function* of parameters is differentiated forward over reverse, Pearlmutter's R-operator, which
   is what section 4 of the paper means by "the R-operator". It can be put under `torch.func.vmap`.
 """

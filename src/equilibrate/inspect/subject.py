@@ -13,7 +13,7 @@ from equilibrate.study.problem import Problem, require_number
 
 _NEEDED = "this model has no second derivative, which every number of the report rests on."
 _ATTENTION = (
-    "Fused attention has none. Run it by its MATH kernel: with sdpa_kernel(SDPBackend.MATH): "
+    "This attention has none. Run it by its MATH kernel: with sdpa_kernel(SDPBackend.MATH): "
     "inspect_model(...), or, for the command, the same context inside the model's forward (from "
     "torch.nn.attention import SDPBackend, sdpa_kernel)."
 )

@@ -111,11 +111,9 @@ class Ways:
     def _by_loss(self, optimizer: ESGD, *, shared: bool) -> None:
         with math_attention(optimizer) if self._inside else nullcontext():
             loss = self._loss()
-        if shared:
-            optimizer.probe(loss, backward=True)
-        else:
-            optimizer.probe(loss)
-            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.probe(loss, backward=shared)
+            if not shared:
+                loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         optimizer.zero_grad()
 

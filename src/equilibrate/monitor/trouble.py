@@ -5,13 +5,20 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import CheckpointError
 
 from equilibrate.optim.factors import factors, is_a_scale
 
 _ATTENTION = (
-    "Fused attention has no second derivative. Run the forward pass inside "
+    "This attention has no second derivative. Run the forward pass inside "
     "`with torch.nn.attention.sdpa_kernel(SDPBackend.MATH):` where the curvature is measured "
-    "(`from torch.nn.attention import SDPBackend`)."
+    "(`from torch.nn.attention import SDPBackend`), and with activation checkpointing what follows "
+    "it too."
+)
+
+_RECOMPUTED = (
+    "A checkpoint recomputed its part of the loss in another way than it was computed. Put {} and "
+    "loss.backward() inside the contexts that the forward pass was in. The reason: {}"
 )
 
 _ASKED = "In a training loop equilibrate.math_attention(monitor) does so where one is due."
@@ -40,6 +47,8 @@ def advice(error: Exception, call: str) -> str:
         'This loss was already backpropagated. Call monitor(loss) before loss.backward().'
     """
     reason = _sentence(str(error.__cause__ or error))
+    if isinstance(error.__cause__ or error, CheckpointError):
+        return _RECOMPUTED.format(call, reason)
     if "second time" in reason or "been freed" in reason:
         return f"This loss was already backpropagated. Call {call} before loss.backward()."
     if "scaled_dot_product" in reason or "ttention" in reason:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import CheckpointError
 
 from equilibrate.curvature import LossHessian
 from equilibrate.curvature.checks import check_loss as check_loss  # for `measuring` too
@@ -35,9 +36,15 @@ _ELSEWHERE = (
     "optimizer.step(closure), which needs gradients alone."
 )
 _ATTENTION = (
-    "Fused attention has no second derivative. Run the forward pass inside "
-    "equilibrate.math_attention(optimizer), which takes another kernel in the steps that probe; "
-    "or, for a smooth network, pass a closure instead, optimizer.step(closure)."
+    "This attention has no second derivative. Run the forward pass inside "
+    "equilibrate.math_attention(optimizer), which takes another kernel in the steps that probe, "
+    "and with activation checkpointing probe and backward too; or, for a smooth network, pass a "
+    "closure instead, optimizer.step(closure)."
+)
+_RECOMPUTED = (
+    "A checkpoint recomputed its part of this loss in another way than it was computed. Put "
+    "optimizer.probe(loss) and loss.backward() inside the contexts that the forward pass was in "
+    "(equilibrate.math_attention, sdpa_kernel, autocast)."
 )
 _CAPTURED_HALF = (
     "This loss was computed in float16, where the scale of a product is chosen on the host: that "
@@ -116,7 +123,12 @@ def _explained_errors() -> Iterator[None]:
         raise
     except RuntimeError as error:
         text = str(error)
-        used = "second time" in text or "been freed" in text
-        attends = "scaled_dot_product" in text or "ttention" in text
-        advice = _ALREADY_USED if used else _ATTENTION if attends else _ELSEWHERE
-        raise RuntimeError(f"{advice} The reason: {text}") from error
+        raise RuntimeError(f"{_advice(error, text)} The reason: {text}") from error
+
+
+def _advice(error: RuntimeError, text: str) -> str:
+    if isinstance(error, CheckpointError):
+        return _RECOMPUTED
+    if "second time" in text or "been freed" in text:
+        return _ALREADY_USED
+    return _ATTENTION if "scaled_dot_product" in text or "ttention" in text else _ELSEWHERE

@@ -23,7 +23,7 @@ _INSTEAD = {
 }
 
 _ATTENTION = (
-    "fused attention has no second derivative. In the model's forward, compute it inside `with "
+    "this attention has no second derivative. In the model's forward, compute it inside `with "
     "torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):`"
 )
 
