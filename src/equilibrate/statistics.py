@@ -5,9 +5,8 @@ from contextlib import contextmanager
 
 from torch import nn
 
+from equilibrate.curvature.recomputing import Kept, put_back, set_aside
 from equilibrate.optim.moving import CurvatureOptimizer
-
-_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 
 @contextmanager
@@ -15,8 +14,8 @@ def frozen_statistics(model: nn.Module, optimizer: CurvatureOptimizer) -> Iterat
     """Keep running statistics as the ordinary pass left them, while the optimizer measures.
 
     `step(closure)` runs the closure at displaced points on probing steps; BatchNorm would average
-    those passes in. Put the forward pass of the closure inside this context. On ordinary passes it
-    does nothing.
+    those passes in. Put the forward pass of the closure inside this context; with activation
+    checkpointing, which runs it again, the backward pass too. On ordinary passes it does nothing.
 
     Example:
         >>> import torch
@@ -33,18 +32,10 @@ def frozen_statistics(model: nn.Module, optimizer: CurvatureOptimizer) -> Iterat
         >>> model[1].num_batches_tracked
         tensor(1)
     """
-    kept = [
-        (module, name, buffer)
-        for module in model.modules()
-        for name in _STATISTICS
-        if optimizer.measuring and (buffer := module._buffers.get(name)) is not None
-    ]
-    # Copies take part in the displaced passes. The buffers themselves may not be written and put
-    # back in place: the graph of the pass holds on to them until its backward.
-    for module, name, buffer in kept:
-        module._buffers[name] = buffer.clone()
+    kept: Kept = {}
+    for module in model.modules() if optimizer.measuring else ():
+        set_aside(module, kept)
     try:
         yield
     finally:
-        for module, name, buffer in kept:
-            module._buffers[name] = buffer
+        put_back(kept)

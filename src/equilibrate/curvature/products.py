@@ -25,6 +25,7 @@ from equilibrate.curvature.graph import (
     unnoticed_by,
     without_hooks,
 )
+from equilibrate.curvature.recomputing import leaving_statistics
 from equilibrate.curvature.second_derivatives import second_derivatives
 
 
@@ -121,8 +122,8 @@ class LossHessian:
 
     @contextmanager
     def _undisturbed(self) -> Iterator[None]:
-        """Differentiate without any hook of a gradient taking notice."""
-        with without_hooks(self.parameters), unnoticed_by(self._models):
+        """Differentiate without a hook of a gradient, or running statistics, taking notice."""
+        with without_hooks(self.parameters), unnoticed_by(self._models), leaving_statistics():
             yield
 
     def _unscaled(self, product: Tensor) -> Tensor:

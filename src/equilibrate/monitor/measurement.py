@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from equilibrate.curvature.graph import nodes, parallel_models, unnoticed_by, without_hooks
+from equilibrate.curvature.recomputing import leaving_statistics
 from equilibrate.monitor.chance import Chances, Sample, added, chances
 from equilibrate.monitor.denominators import Divisor, divisor_of
 from equilibrate.monitor.distances import Sums, widened
@@ -150,7 +151,8 @@ def _gradients(loss: Tensor, optimizer: Optimizer, watched: Sequence[Watched]) -
     if any(_kind(optimizer, each) == "squared gradient" for each in watched):
         return []
     parameters = [each.parameter for each in watched]
-    with without_hooks(parameters), unnoticed_by(parallel_models(nodes(loss))):
+    parallel = unnoticed_by(parallel_models(nodes(loss)))
+    with without_hooks(parameters), parallel, leaving_statistics():
         found = list(
             torch.autograd.grad(
                 loss, parameters, retain_graph=True, allow_unused=True, materialize_grads=True
