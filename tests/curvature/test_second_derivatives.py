@@ -1,4 +1,4 @@
-"""Our own second derivatives, of convolutions and attention, against torch's slow ones."""
+"""Our own second derivatives against torch's slow ones, or torch's of what is written out."""
 
 from contextlib import nullcontext
 
@@ -7,13 +7,14 @@ import torch
 from torch import nn
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.utils.parametrizations import weight_norm
 from torch.utils.checkpoint import checkpoint
 
 from equilibrate.curvature import LossHessian
 from equilibrate.curvature.graph import nodes
 from equilibrate.curvature.second_derivatives import REPLACE
 
-OURS = ("ConvolutionGradientBackward", "AttentionGradientBackward")
+OURS = [f"{n}GradientBackward" for n in ("Convolution", "Attention", "WeightNorm", "EmbeddingBag")]
 
 
 class Attend:
@@ -23,13 +24,11 @@ class Attend:
         self.lengths, self.heads, self.frozen, self.dtype = lengths, heads, frozen, dtype
         self.options = options
 
-    def __call__(self):
+    def __call__(self, *, plainly=False):
         torch.manual_seed(0)
-        sizes = (
-            (2, self.heads[0], self.lengths[0], 5),
-            *[(2, self.heads[1], self.lengths[1], 5)] * 2,
-        )
-        q, k, v = values = [torch.randn(size).to(self.dtype) for size in sizes]
+        sizes = list(zip(self.heads, self.lengths, strict=True))
+        drawn = [torch.randn(2, *size, 5) for size in (*sizes, sizes[1])]
+        q, k, v = values = [t.to(self.dtype) for t in drawn]
         parameters = [t.requires_grad_() for i, t in enumerate(values) if i not in self.frozen]
         shared = self.heads[0] != self.heads[1]
 
@@ -47,11 +46,54 @@ class Convolve:
     def __init__(self, first, second, *sizes, order=torch.contiguous_format):
         self.layers, self.sizes, self.order = (first, second), sizes, order
 
-    def __call__(self):
+    def __call__(self, *, plainly=False):
         torch.manual_seed(0)
         first, second = (make().double() for make in self.layers)
         x = torch.randn(self.sizes, dtype=torch.float64).contiguous(memory_format=self.order)
         return [*first.parameters(), *second.parameters()], lambda: second(first(x).tanh())
+
+
+class Normed:
+    """A layer under weight norm, by torch's fused kernel or `plainly`."""
+
+    def __init__(self, dim):
+        self.dim = dim
+
+    def __call__(self, *, plainly=False):
+        torch.manual_seed(0)
+        x, layer = torch.randn(5, 3).double(), nn.Linear(3, 4).double()
+        weight_norm(layer, dim=self.dim)
+        bias, g, v = layer.parameters()
+
+        def plain():
+            over = v.square().sum(1 - self.dim, keepdim=True)
+            return functional.linear(x, v * g / over.sqrt(), bias)
+
+        return [bias, g, v], plain if plainly else lambda: layer(x)
+
+
+class Bag:
+    """Rows [0, 1], [2] and [2, 4, 2], added up or averaged, by torch's kernel or `plainly`."""
+
+    ROWS = ([0, 1], [2], [2, 4, 2])
+
+    def __init__(self, **options):
+        self.options = options
+
+    def __call__(self, *, plainly=False):
+        torch.manual_seed(0)
+        bag = nn.EmbeddingBag(5, 3, **self.options).double()
+        ends = [0, 2, 3, 6] if bag.include_last_offset else [0, 2, 3]
+        indices = torch.tensor([i for rows in self.ROWS for i in rows])
+
+        def plain():
+            kept = [[i for i in rows if i != bag.padding_idx] for rows in self.ROWS]
+            parts = [bag.weight[rows] for rows in kept]
+            added = [p.mean(0) if bag.mode == "mean" and len(p) else p.sum(0) for p in parts]
+            return torch.stack(added)
+
+        outputs = plain if plainly else lambda: bag(indices, torch.tensor(ends))
+        return [bag.weight], outputs
 
 
 def _conv(n, *args, kind="Conv", **options):
@@ -70,6 +112,11 @@ CASES = {
     "attention, heads shared": Attend(heads=(4, 2)),
     "attention, queries alone": Attend(frozen=(1, 2)),
     "attention, values frozen": Attend(frozen=(2,), is_causal=True),
+    **{f"weight norm, {dim}": Normed(dim) for dim in (0, 1)},
+    "bags of sums": Bag(mode="sum"),
+    "bags of means": Bag(mode="mean"),
+    "bags, padded": Bag(mode="mean", padding_idx=2),
+    "bags, the end told": Bag(mode="sum", include_last_offset=True),
     "convolution": Convolve(_conv(2, 3, 4, 3), _conv(2, 4, 5, 3, padding=1), 2, 3, 7, 7),
     "convolution, 1d": Convolve(_conv(1, 3, 4, 3), _conv(1, 4, 5, 3, bias=False), 2, 3, 9),
     "convolution, 3d": Convolve(_conv(3, 2, 4, 3), _conv(3, 4, 2, 1), 2, 2, 5, 5, 5),
@@ -92,7 +139,7 @@ CASES = {
 
 
 def _hessian(case, *, torchs=False, through=lambda run: run()):
-    parameters, outputs = case()
+    parameters, outputs = case(plainly=torchs)
     with sdpa_kernel(SDPBackend.MATH) if torchs else nullcontext():
         loss = through(outputs).sin().square().sum()
     return LossHessian(loss, parameters), parameters, loss
@@ -109,7 +156,7 @@ def _is_ours(hessian):
 
 @pytest.fixture
 def torchs(monkeypatch):
-    """Products by torch's formulas alone."""
+    """Products by torch's formulas alone, of what is written out where torch has none."""
 
     def products(case, vectors):
         with monkeypatch.context() as patch:
@@ -194,6 +241,9 @@ def test_convolutions_in_a_checkpoint_are_ours_too(torchs):
     torch.testing.assert_close([hessian(v) for v in vectors], torchs(case, vectors), **near)
 
 
-def test_dropped_attention_is_left_to_torch():
-    hessian, *_ = _hessian(Attend(dropout_p=0.5))
+@pytest.mark.parametrize(
+    "case", [Attend(dropout_p=0.5), Bag(mode="max"), Bag(scale_grad_by_freq=True)]
+)
+def test_what_is_not_known_is_left_to_torch(case):
+    hessian, *_ = _hessian(case)
     assert not _is_ours(hessian)

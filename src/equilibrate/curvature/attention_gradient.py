@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import CheckpointError
 
 _TORCHS = "NotImplemented"
 
@@ -27,10 +26,7 @@ def replace(node: Any, leaving: tuple[Tensor | None, ...], arriving: Any) -> Any
     # Constant, or changed by somebody else's hook; and what dropout has left out is not known.
     if behind != {_TORCHS} or node._saved_dropout_p:
         return None
-    try:
-        of = node._saved_query, node._saved_key, node._saved_value
-    except CheckpointError:  # what it has recomputed is handed out once; torch's error comes later
-        return None
+    of = node._saved_query, node._saved_key, node._saved_value
     scale = of[0].shape[-1] ** -0.5 if node._saved_scale is None else node._saved_scale
     how = node._saved_attn_mask, node._saved_is_causal, scale
     known = [None if g is None else g.detach() for g in leaving[:3]]

@@ -1,4 +1,4 @@
-"""Second derivatives by formulas of our own, where torch has none or a slow one.
+"""Second derivatives by formulas of our own, where torch has none, a wrong one or a slow one.
 
 While a gradient is taken with its graph, torch puts a node of its own behind what leaves an
 operation's backward. A hook there puts another node behind the very same values, so that nothing is
@@ -12,8 +12,14 @@ from functools import partial
 from typing import Any
 
 from torch import Tensor
+from torch.utils.checkpoint import CheckpointError
 
-from equilibrate.curvature import attention_gradient, convolution_gradient
+from equilibrate.curvature import (
+    attention_gradient,
+    convolution_gradient,
+    embedding_bag_gradient,
+    weight_norm_gradient,
+)
 from equilibrate.curvature.graph import Nodes
 
 Replace = Callable[[Any, tuple[Tensor | None, ...], Any], Any]
@@ -21,7 +27,9 @@ Replace = Callable[[Any, tuple[Tensor | None, ...], Any], Any]
 # What replaces the gradients that leave a node, by the name that torch gives the node.
 REPLACE: dict[str, Replace] = {
     "ConvolutionBackward0": convolution_gradient.replace,
+    "EmbeddingBagBackward0": embedding_bag_gradient.replace,
     "ScaledDotProductFlashAttentionForCpuBackward0": attention_gradient.replace,
+    "WeightNormInterfaceBackward0": weight_norm_gradient.replace,
 }
 
 
@@ -42,5 +50,15 @@ def second_derivatives(graph: Nodes) -> Iterator[None]:
     with ExitStack() as hooks:
         for node in graph:
             if replace := REPLACE.get(type(node).__name__):
-                hooks.callback(node.register_hook(partial(replace, node)).remove)
+                hooks.callback(node.register_hook(partial(_replaced, replace, node)).remove)
         yield
+
+
+def _replaced(
+    replace: Replace, node: Any, leaving: tuple[Tensor | None, ...], arriving: Any
+) -> Any:
+    """Leave to torch, which has none, what lies under a checkpoint: it shows values once."""
+    try:
+        return replace(node, leaving, arriving)
+    except CheckpointError:
+        return None
