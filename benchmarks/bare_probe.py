@@ -2,8 +2,9 @@
 
     python -m benchmarks.bare_probe --device cpu --clock process
 
-c = (loss, gradient with its graph and product - gradient) / iteration of SGD. An optimizer that
-probes once in 20 iterations costs at least 1 + c / 20 of them, and its update on top of that.
+c = (loss, gradient with its graph and product - gradient) / iteration of SGD, by torch's second
+derivatives and by `LossHessian`, which has some of its own. An optimizer that probes once in 20
+iterations costs at least 1 + c / 20 of them, and its update on top of that.
 """
 
 import argparse
@@ -15,11 +16,11 @@ import torch
 from benchmarks.loops import EVERY, Plain, twice_differentiable
 from benchmarks.measure import CLOCKS, interleaved
 from benchmarks.models import MODELS, Problem
-from equilibrate import draw
+from equilibrate import LossHessian, draw
 
 
 def calls(problem: Problem) -> dict[str, Callable[[], object]]:
-    """Return an iteration of SGD, a gradient, and a gradient with a product."""
+    """Return an iteration of SGD, a gradient, and a gradient with a product, in either way."""
     parameters = problem.parameters()
     loop = Plain(problem, lambda p: torch.optim.SGD(p, lr=1e-6))
     vectors = draw("rademacher", parameters)
@@ -33,13 +34,19 @@ def calls(problem: Problem) -> dict[str, Callable[[], object]]:
         gradients = torch.autograd.grad(loss, parameters, create_graph=True)
         torch.autograd.grad(gradients, parameters, vectors)
 
-    return {"SGD": loop.iterate, "gradient": gradient, "product": product}
+    def ours() -> None:
+        needs_math = problem.attends and parameters[0].is_cuda
+        with twice_differentiable(needs_math):
+            loss = problem.loss(1.0)
+        LossHessian(loss, parameters)(vectors, last=True)
+
+    return {"SGD": loop.iterate, "gradient": gradient, "torch's": product, "ours": ours}
 
 
-def cost(found: dict[str, list[float]]) -> float:
-    """Return c from the times of many rounds."""
+def cost(found: dict[str, list[float]], way: str) -> float:
+    """Return c of one way from the times of many rounds."""
     time = {name: median(times) for name, times in found.items()}
-    return (time["product"] - time["gradient"]) / time["SGD"]
+    return (time[way] - time["gradient"]) / time["SGD"]
 
 
 def main() -> None:
@@ -51,14 +58,16 @@ def main() -> None:
     given = parser.parse_args()
     device = torch.device(given.device)
     torch.set_float32_matmul_precision("high")
-    print(f"| model | c, bare | 1 + c / {EVERY} | rounds |\n| --- | --- | --- | --- |")
+    print(f"| model | c, torch's | c, ours | 1 + c / {EVERY} | rounds |")
+    print("| --- | --- | --- | --- | --- |")
     for model in given.models:
         runs = calls(MODELS[model](device, device.type == "cpu"))
         for run in runs.values():
             run()
         found = interleaved(runs, device, given.seconds, clock=given.clock)
-        c, rounds = cost(found), len(found["SGD"])
-        print(f"| {model} | {c:.2f} | {1 + c / EVERY:.3f} | {rounds} |", flush=True)
+        torchs, ours = cost(found, "torch's"), cost(found, "ours")
+        told = f"{torchs:.2f} | {ours:.2f} | {1 + ours / EVERY:.3f} | {len(found['SGD'])}"
+        print(f"| {model} | {told} |", flush=True)
 
 
 if __name__ == "__main__":
