@@ -25,6 +25,9 @@ RUNS: dict[str, tuple[dict[str, Any], int]] = {
     "plain": ({}, 0),
     "momentum": ({"momentum": 0.9, "nesterov": True}, 0),
     "a frozen parameter": ({"momentum": 0.9}, 1),
+    "fused": ({"fused": True, "momentum": 0.9, "mean_floor": True}, 0),
+    "capturable": ({"capturable": True, "momentum": 0.9}, 0),
+    "both, a frozen parameter": ({"fused": True, "capturable": True}, 1),
 }
 
 
