@@ -16,6 +16,7 @@ from equilibrate.optim.due import Group
 from equilibrate.optim.growth import is_limited
 from equilibrate.optim.limiting import Limiting
 from equilibrate.optim.movement import Movement
+from equilibrate.optim.rising_loss import own_size
 from equilibrate.optim.state import State, any_gradient, zeros_like
 
 _NO_CURVATURE = (
@@ -94,6 +95,7 @@ class CurvatureOptimizer(Limiting):
         if not self._settled:
             self._settle()
         self._require_curvature(moving, tried)
+        self._losses.end_step(lambda: own_size(self._all(), self.state), self._tell_of_explosion)
         self._unscale([gradient for _, gradients in given for gradient in gradients])
         movements = [m for i, own in enumerate(given) if (m := self._movement(i, *own))]
         scale = self._growth_factor([m for m in movements if is_limited(m.group)])
@@ -102,7 +104,6 @@ class CurvatureOptimizer(Limiting):
         for group in self.param_groups:
             group["steps_since_probe"] += 1
         self._joining = []
-        self._losses.end_step(self._tell_of_explosion)
         return loss
 
     def _agree_on_step(self) -> list[Word]:
