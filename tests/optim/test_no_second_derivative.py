@@ -74,6 +74,14 @@ def fused_weight_norm(model: nn.Module) -> Tensor:
     return loss_of(lambda x: model[2](torch.tanh(functional.linear(x, weight))))
 
 
+def sparse_values(model: nn.Module) -> Tensor:
+    """Learned values of a sparse matrix: their second derivative is left out, silently."""
+    places = torch.ones(4, 3).nonzero().T
+    values = model[0].weight.view(-1)
+    weight = torch.sparse_coo_tensor(places, values, (4, 3), check_invariants=True)
+    return loss_of(lambda x: model[2](torch.tanh(torch.sparse.mm(weight, x.T).T)))
+
+
 # name: the loss, and what must be said of it; torch itself refuses the first five
 ONCE_DIFFERENTIABLE: dict[str, tuple[Callable[[nn.Module], Tensor], str]] = {
     "fused attention": (fused_attention, "The reason: .*scaled_dot_product.*not implemented"),
@@ -87,6 +95,7 @@ ONCE_DIFFERENTIABLE: dict[str, tuple[Callable[[nn.Module], Tensor], str]] = {
     "a once-differentiable function, then linear": (once_then_linear, "OnceDifferentiable"),
     "an opaque backward": (through(Opaque), "Opaque"),
     "torch's weight norm": (fused_weight_norm, "[Ww]eight_?[Nn]orm"),
+    "values of a sparse matrix": (sparse_values, "SparseCooTensor"),
 }
 
 

@@ -4,7 +4,8 @@
 derivative hides behind that, silently: a function marked once_differentiable (its error stands on a
 side way that is never followed), a reentrant checkpoint (its parameters are no inputs of its node),
 a backward that autograd cannot see through (a kernel of one's own: its result looks constant). And
-torch's fused weight norm is differentiated a second time as if the norm were a constant.
+torch's fused weight norm is differentiated a second time as if the norm were a constant, and the
+learned values of a sparse matrix as if the loss were linear in them.
 """
 
 import re
@@ -17,7 +18,11 @@ from torch import Tensor
 from torch.autograd.function import BackwardCFunction, once_differentiable
 
 _ONCE = once_differentiable(lambda ctx: None).__code__  # one code object serves all it marks
-_WRONG = ("CheckpointFunctionBackward", "WeightNormInterfaceBackward0")
+_WRONG = (
+    "CheckpointFunctionBackward",
+    "WeightNormInterfaceBackward0",
+    "SparseCooTensorWithDimsAndTensorsBackward0",
+)
 
 
 Nodes = Sequence[Any]
