@@ -82,6 +82,17 @@ def sparse_values(model: nn.Module) -> Tensor:
     return loss_of(lambda x: model[2](torch.tanh(torch.sparse.mm(weight, x.T).T)))
 
 
+def chunked_cross_entropy(**options: bool) -> Callable[[nn.Module], Tensor]:
+    """Its forward pass computes the gradient, which its backward hands out as a constant."""
+
+    def loss(model: nn.Module) -> Tensor:
+        given = {"options": nn.LinearCrossEntropyOptions(**options)}
+        target = torch.arange(6) % 4
+        return functional.linear_cross_entropy(X, model[0].weight, target, **given) + loss_of(model)
+
+    return loss
+
+
 # name: the loss, and what must be said of it; torch itself refuses the first five
 ONCE_DIFFERENTIABLE: dict[str, tuple[Callable[[nn.Module], Tensor], str]] = {
     "fused attention": (fused_attention, "The reason: .*scaled_dot_product.*not implemented"),
@@ -97,6 +108,12 @@ ONCE_DIFFERENTIABLE: dict[str, tuple[Callable[[nn.Module], Tensor], str]] = {
     "torch's weight norm": (fused_weight_norm, "[Ww]eight_?[Nn]orm"),
     "values of a sparse matrix": (sparse_values, "SparseCooTensor"),
 }
+if hasattr(nn, "LinearCrossEntropyOptions"):  # since torch 2.13
+    words = "linear_cross_entropy.* without options= it can"
+    ONCE_DIFFERENTIABLE |= {
+        "chunked cross-entropy": (chunked_cross_entropy(), words),
+        "the same, twice": (chunked_cross_entropy(allow_retain_graph=True), words),
+    }
 
 
 @TRAINED
