@@ -300,8 +300,15 @@ def test_shards_draw_their_part_of_the_whole_vector(distribution):
     run(_drawn, 4, distribution)
 
 
-def _saved(rank, world, folder, until, options):
-    model = _fsdp(_model(), world)
+def _cut_and_frozen(world, frozen):
+    model = _model()
+    for name in frozen:
+        model.get_parameter(name).requires_grad_(False)
+    return _fsdp(model, world) if world > 1 else model
+
+
+def _saved(rank, world, folder, until, options, frozen):
+    model = _cut_and_frozen(world, frozen)
     optimizer = ESGD(model.parameters(), **OPTIONS | options)
     share = slice(rank, None, world)
     _train(model, optimizer, range(until), share)
@@ -311,8 +318,8 @@ def _saved(rank, world, folder, until, options):
     return _result(model, optimizer)
 
 
-def _loaded(rank, world, folder, until, options):
-    model = _fsdp(_model(), world) if world > 1 else _model()
+def _loaded(rank, world, folder, until, options, frozen):
+    model = _cut_and_frozen(world, frozen)
     for p in model.parameters():
         p.detach().zero_()
     optimizer = ESGD(model.parameters(), **OPTIONS | options | {"lr": 0.5})  # the saved rate holds
@@ -326,12 +333,16 @@ def _loaded(rank, world, folder, until, options):
     return _result(model, optimizer)
 
 
-# Between two probes, where one is due, and where the loss is about to jump.
-@pytest.mark.parametrize(("until", "options"), [(7, {}), (9, {}), (7, MOMENTUM)])
-def test_a_checkpoint_of_two_ranks_goes_on_with_one_two_and_four(until, options, tmp_path):
-    straight = run(_saved, 2, str(tmp_path / "saved"), until, options)[0]
+# Between two probes, where one is due, where the loss is about to jump, and with frozen parameters.
+@pytest.mark.parametrize(
+    ("until", "options", "frozen"),
+    [(7, {}, ()), (9, {}, ()), (7, MOMENTUM, ()), (7, {}, ("a.weight", "a.bias", "c.bias"))],
+)
+def test_a_checkpoint_of_two_ranks_goes_on_with_one_two_and_four(until, options, frozen, tmp_path):
+    run_of = (str(tmp_path / "saved"), until, options, frozen)
+    straight = run(_saved, 2, *run_of)[0]
     for world in (1, 2, 4):
-        for found in run(_loaded, world, str(tmp_path / "saved"), until, options):
+        for found in run(_loaded, world, *run_of):
             exact = {"rtol": 0, "atol": 0}
             torch.testing.assert_close(found, straight, **exact if world == 2 else TOLERANCE)
 

@@ -236,11 +236,22 @@ def test_a_scaled_loss_that_was_probed_is_refused_and_forgotten(unscale_first, b
     assert not all(map(torch.equal, before, model.parameters()))
 
 
-@pytest.mark.parametrize("factor", [0.5, 2.0, 128.0])
-def test_a_loss_that_is_weighed_is_probed_after_unscale_too(factor):
-    """The scale cannot be seen any more there: a weight that is a power of two is none."""
+class OwnScaler(torch.amp.GradScaler):
+    """As those of trainers: `step` does something before."""
+
+    def step(self, optimizer, *args, **kwargs):
+        return super().step(optimizer, *args, **kwargs)
+
+
+SCALERS = [torch.amp.GradScaler, OwnScaler]
+
+
+@pytest.mark.parametrize("kind", SCALERS)
+@pytest.mark.parametrize("factor", [0.5, 2.0, 128.0, 1024.0, 2.0**20])
+def test_a_loss_that_is_weighed_is_probed_after_unscale_too(factor, kind):
+    """The scale is not handed over there: a weight that is another power of two is none."""
     model, loss = _problem()
-    optimizer, scaler = ESGD(model.parameters(), lr=0.05), torch.amp.GradScaler("cpu")
+    optimizer, scaler = ESGD(model.parameters(), lr=0.05 / factor), kind("cpu")
     value = loss() * torch.tensor(factor)
     optimizer.probe(value)
     scaler.scale(value).backward()
@@ -249,11 +260,60 @@ def test_a_loss_that_is_weighed_is_probed_after_unscale_too(factor):
     assert all(state["probes"] == 20 for state in optimizer.state.values())
 
 
+@pytest.mark.parametrize("kind", SCALERS)
+@pytest.mark.parametrize("scale", [2.0, 1000.0, 2.0**16])
+def test_any_scale_is_known_after_unscale_too(scale, kind):
+    """Also one of no power of two, and of a loss that has a weight besides."""
+    model, loss = _problem()
+    optimizer, scaler = ESGD(model.parameters()), kind("cpu", init_scale=scale)
+    value = scaler.scale(loss() * torch.tensor(1024.0))
+    optimizer.probe(value)
+    value.backward()
+    scaler.unscale_(optimizer)
+    with pytest.raises(RuntimeError, match=f"would be {scale:g} times too large"):
+        scaler.step(optimizer)
+
+
+@pytest.mark.parametrize("as_number", [False, True])
+@pytest.mark.parametrize("unscale_first", SCALED.values(), ids=SCALED)
+def test_a_weight_that_equals_the_scale_may_be_given_as_a_number(unscale_first, as_number):
+    """From the first probe on the two cannot be told apart: the error has a way out."""
+    model, loss = _problem()
+    optimizer, scaler = ESGD(model.parameters(), lr=1e-6), torch.amp.GradScaler("cpu")
+    value = loss() * (65536.0 if as_number else torch.tensor(65536.0))
+    optimizer.probe(value)
+    scaler.scale(value).backward()
+    if unscale_first:
+        scaler.unscale_(optimizer)
+    if as_number:
+        scaler.step(optimizer)
+        assert all(state["probes"] == 20 for state in optimizer.state.values())
+    else:
+        with pytest.raises(RuntimeError, match="multiply by the number 65536 in place of a tensor"):
+            scaler.step(optimizer)
+
+
+def test_a_scaler_that_is_not_torchs_keeps_its_scale_to_itself():
+    """What looks like a scale is refused there, with the same way out."""
+    model, loss = _problem()
+    for factor in (1024.0, 1000.0):
+        optimizer = ESGD(model.parameters(), lr=1e-6)
+        value = loss() * torch.tensor(factor)
+        optimizer.probe(value, backward=True)
+        optimizer.grad_scale, optimizer.found_inf = None, torch.zeros(())
+        if factor == 1024.0:
+            with pytest.raises(RuntimeError, match="multiply by the number 1024 in place of"):
+                optimizer.step()
+        else:
+            optimizer.step()
+            assert all(state["probes"] == 20 for state in optimizer.state.values())
+
+
 def test_a_loss_times_the_size_of_its_batch_is_taken_for_no_scale():
-    """The last batch is a power of two: after `unscale_` that looks like a scale."""
+    """The last batch is as large as the scale."""
     model, loss = _problem()
     optimizer = ESGD(model.parameters(), lr=1e-4, probe_every=1)
-    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    scaler = torch.amp.GradScaler("cpu", init_scale=512.0)
     for cases in (500.0, 512.0):
         value = loss() * torch.tensor(cases)
         optimizer.probe(value)

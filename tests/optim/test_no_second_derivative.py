@@ -83,6 +83,25 @@ def weight_norm_in_a_checkpoint(model: nn.Module) -> Tensor:
     return loss_of(lambda x: checkpoint(forward, x, use_reentrant=False))
 
 
+def sparse_values(model: nn.Module) -> Tensor:
+    """Learned values of a sparse matrix: their second derivative is left out, silently."""
+    places = torch.ones(4, 3).nonzero().T
+    values = model[0].weight.view(-1)
+    weight = torch.sparse_coo_tensor(places, values, (4, 3), check_invariants=True)
+    return loss_of(lambda x: model[2](torch.tanh(torch.sparse.mm(weight, x.T).T)))
+
+
+def chunked_cross_entropy(**options: bool) -> Callable[[nn.Module], Tensor]:
+    """Its forward pass computes the gradient, which its backward hands out as a constant."""
+
+    def loss(model: nn.Module) -> Tensor:
+        given = {"options": nn.LinearCrossEntropyOptions(**options)}
+        target = torch.arange(6) % 4
+        return functional.linear_cross_entropy(X, model[0].weight, target, **given) + loss_of(model)
+
+    return loss
+
+
 # name: the loss, and what must be said of it; torch itself refuses the first five
 ONCE_DIFFERENTIABLE: dict[str, tuple[Callable[[nn.Module], Tensor], str]] = {
     "attention in a checkpoint": (
@@ -99,7 +118,14 @@ ONCE_DIFFERENTIABLE: dict[str, tuple[Callable[[nn.Module], Tensor], str]] = {
     "a once-differentiable function, then linear": (once_then_linear, "OnceDifferentiable"),
     "an opaque backward": (through(Opaque), "Opaque"),
     "torch's weight norm in a checkpoint": (weight_norm_in_a_checkpoint, "WeightNorm.*checkpoint"),
+    "values of a sparse matrix": (sparse_values, "SparseCooTensor"),
 }
+if hasattr(nn, "LinearCrossEntropyOptions"):  # since torch 2.13
+    words = "linear_cross_entropy.* without options= it can"
+    ONCE_DIFFERENTIABLE |= {
+        "chunked cross-entropy": (chunked_cross_entropy(), words),
+        "the same, twice": (chunked_cross_entropy(allow_retain_graph=True), words),
+    }
 
 
 @TRAINED

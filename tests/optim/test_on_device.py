@@ -173,6 +173,20 @@ def test_half_precision_keeps_its_numbers_in_double(way):
 
 
 @over_ways
+@pytest.mark.parametrize("shape", [(50,), (5, 10), ()], ids=str)
+def test_a_gradient_of_another_dtype_is_taken(way, shape):
+    """As `grad_dtype` asks for: a bfloat16 parameter whose gradient is in float32."""
+    ends = []
+    for options in ({}, WAYS[way]):
+        torch.manual_seed(0)
+        weight = nn.Parameter(torch.randn(shape, dtype=torch.bfloat16))
+        weight.grad_dtype = torch.float32
+        train(ESGD([weight], **OFTEN | options), lambda w=weight: (w.float() ** 4).sum(), 6)
+        ends.append(weight.detach())
+    assert_near([ends[1]], [ends[0]], 2)
+
+
+@over_ways
 def test_a_product_that_is_not_finite_is_dropped_and_told_later(way):
     weight = nn.Parameter(torch.ones(3))
     optimizer = ESGD([weight], **OFTEN | WAYS[way] | {"probe_every": 1})

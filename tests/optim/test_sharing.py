@@ -74,6 +74,21 @@ def test_a_loss_that_is_a_view_is_backpropagated_too(view):
     assert_same([ends[0]], [ends[1]])
 
 
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, None], ids=str)
+def test_the_gradient_has_the_dtype_that_the_parameter_asks_for(dtype, parts):
+    gradients, ends = [], []
+    for joined in (True, False):
+        weight = nn.Parameter(torch.tensor([1.0, 2.0, 3.0], dtype=torch.bfloat16))
+        weight.grad_dtype = dtype  # None: whatever comes
+        optimizer = ESGD([weight], **OFTEN)
+        optimizer.register_step_pre_hook(lambda *_, w=weight: gradients.append(w.grad.clone()))
+        for _ in range(5):
+            _step(optimizer, [lambda weight=weight: (weight.float() ** 4).sum()] * parts, joined)
+        ends.append(weight.detach())
+    assert_same(gradients[:5] + ends[:1], gradients[5:] + ends[1:])
+
+
 def test_other_leaves_get_their_gradient_too():
     """A parameter of another optimizer, and an input that wants one."""
     one, other = (nn.Parameter(torch.tensor([1.0, 2.0])) for _ in range(2))

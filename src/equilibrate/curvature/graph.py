@@ -3,7 +3,10 @@
 `torch.autograd.grad` follows only the ways that lead to its inputs, and some of what has no second
 derivative hides behind that, silently: a function marked once_differentiable (its error stands on a
 side way that is never followed), a reentrant checkpoint (its parameters are no inputs of its node),
-a backward that autograd cannot see through (a kernel of one's own: its result looks constant).
+a backward that autograd cannot see through (a kernel of one's own: its result looks constant). And
+the learned values of a sparse matrix are differentiated a second time as if the loss were linear in
+them. A loss whose forward pass has computed its gradient is linear to whoever asks; torch's own is
+known by name.
 """
 
 import re
@@ -16,7 +19,8 @@ from torch import Tensor
 from torch.autograd.function import BackwardCFunction, once_differentiable
 
 _ONCE = once_differentiable(lambda ctx: None).__code__  # one code object serves all it marks
-_WRONG = ("CheckpointFunctionBackward",)
+_WRONG = ("CheckpointFunctionBackward", "SparseCooTensorWithDimsAndTensorsBackward0")
+_CHUNKED = "GeneratedBackwardFor_torch_nn__linear_cross_entropy"  # of options=, since torch 2.13
 
 
 Nodes = Sequence[Any]
@@ -120,6 +124,11 @@ def refusing_opaque(graph: Nodes) -> Iterator[None]:
     for kind in dict.fromkeys(map(type, graph)):  # a few, of many nodes
         if kind.__name__ in _WRONG:
             raise RuntimeError(f"{kind.__name__} cannot be differentiated twice")
+        if kind.__name__.startswith(_CHUNKED):
+            raise RuntimeError(
+                "linear_cross_entropy with options= hands out a gradient that its forward pass has "
+                "computed, which cannot be differentiated; without options= it can"
+            )
     custom: list[Any] = [node for node in graph if isinstance(node, BackwardCFunction)]
     with ExitStack() as hooks:
         for node in custom:

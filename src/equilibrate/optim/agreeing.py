@@ -56,9 +56,10 @@ class Agreeing(Keeping):
 
     def _settings(self) -> list[Any]:
         """Return all that must be equal on every rank, besides the tensors."""
+        own = self.defaults.keys()  # what else a group holds is the user's, on each rank
         groups = [
-            sorted((k, float(v) if isinstance(v, Tensor) else v) for k, v in group.items())
-            for group in ({k: g[k] for k in g if k != "params"} for g in self.param_groups)
+            [(k, float(v) if isinstance(v := g[k], Tensor) else v) for k in sorted(own & g.keys())]
+            for g in self.param_groups
         ]
         parameters = [
             (tuple(p.shape), p.dtype, p.requires_grad, int(self.state.get(p, {}).get("probes", 0)))

@@ -23,7 +23,7 @@ from equilibrate.optim.columns import Columns
 from equilibrate.optim.device_numbers import Damped
 from equilibrate.optim.pending import Pending
 from equilibrate.optim.rising_loss import RisingLoss
-from equilibrate.optim.state import check_shapes, restore
+from equilibrate.optim.state import allocate, any_gradient, check_shapes, restore
 from equilibrate.optim.warn import warn_user
 
 # What an optimizer did before there were these.
@@ -105,6 +105,24 @@ class Keeping(Optimizer):
             # Never shared with what was loaded; a plain number in some state dicts.
             kept["step"] = torch.as_tensor(kept["step"], dtype=torch.float32).clone()
         self._forget_volatile()
+
+    def _only_allocates(self, moving: bool) -> bool:
+        """Allocate state for torch.distributed.checkpoint, which asks by a step that moves nothing.
+
+        It calls `step` with learning rate zero and gradients of zero on an optimizer without state.
+        What is frozen has no gradient there, and no state in any file.
+        """
+        if self.state or self._pending or not moving:
+            return False
+        if any(float(group["lr"]) for group in self.param_groups):
+            return False
+        if any(map(any_gradient, self._all())):
+            return False
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self.state[parameter] = allocate(parameter, group["momentum"])
+        return True
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group after checking it; its parameters are probed at the next step."""

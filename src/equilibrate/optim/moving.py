@@ -16,7 +16,8 @@ from equilibrate.optim.due import Group
 from equilibrate.optim.growth import is_limited
 from equilibrate.optim.limiting import Limiting
 from equilibrate.optim.movement import Movement
-from equilibrate.optim.state import State, allocate, any_gradient, zeros_like
+from equilibrate.optim.rising_loss import own_size
+from equilibrate.optim.state import State, any_gradient, zeros_like
 
 _NO_CURVATURE = (
     "No curvature has been measured yet, so there is nothing to divide the gradient by. Call "
@@ -94,6 +95,7 @@ class CurvatureOptimizer(Limiting):
         if not self._settled:
             self._settle()
         self._require_curvature(moving, tried)
+        self._losses.end_step(lambda: own_size(self._all(), self.state), self._tell_of_explosion)
         self._unscale([gradient for _, gradients in given for gradient in gradients])
         movements = [m for i, own in enumerate(given) if (m := self._movement(i, *own))]
         scale = self._growth_factor([m for m in movements if is_limited(m.group)])
@@ -102,7 +104,6 @@ class CurvatureOptimizer(Limiting):
         for group in self.param_groups:
             group["steps_since_probe"] += 1
         self._joining = []
-        self._losses.end_step(self._tell_of_explosion)
         return loss
 
     def _agree_on_step(self) -> list[Word]:
@@ -119,22 +120,6 @@ class CurvatureOptimizer(Limiting):
                 "No parameter has a gradient, so nothing moves. Call loss.backward() before "
                 "optimizer.step(), inside the closure where there is one."
             )
-
-    def _only_allocates(self, moving: bool) -> bool:
-        """Allocate state for torch.distributed.checkpoint, which asks by a step that moves nothing.
-
-        It calls `step` with learning rate zero and gradients of zero on an optimizer without state.
-        """
-        if self.state or self._pending or not moving:
-            return False
-        if any(float(group["lr"]) for group in self.param_groups):
-            return False
-        if any(map(any_gradient, self._all())):
-            return False
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                self.state[parameter] = allocate(parameter, group["momentum"])
-        return True
 
     def _require_curvature(self, moving: bool, tried: bool) -> None:
         """Raise before the first probe; warn once of a probe forgotten later."""

@@ -5,9 +5,11 @@ again at the step. A probe is of the loss itself: of the scaled one D would be a
 large, and every step too short.
 """
 
+import sys
 from collections.abc import Sequence
 
 from torch import Tensor
+from torch.amp import GradScaler
 
 from equilibrate.distributed import Word, local
 from equilibrate.optim.evaluating import Evaluating
@@ -16,7 +18,8 @@ from equilibrate.optim.live_loss import LiveLoss
 
 _PROBED_SCALED = (
     "The loss that was probed is scaler.scale(loss), so that the diagonal would be {:g} times too "
-    "large. Probe the loss itself: optimizer.probe(loss), then scaler.scale(loss).backward()."
+    "large. Probe the loss itself: optimizer.probe(loss), then scaler.scale(loss).backward(). If "
+    "it is a weight of your own, multiply by the number {:g} in place of a tensor of it."
 )
 
 
@@ -39,17 +42,15 @@ class UnderScaler(Evaluating):
         found, self._factors = self._factors, []
         if not (self._pending or self._warmed) or getattr(self, "found_inf", None) is None:
             return
+        scale: Tensor | float | None = getattr(self, "grad_scale", None)
+        scale = _calling_scale() if scale is None else float(scale)
         numbers = [float(factor) for factor in found]
-        scale: Tensor | None = getattr(self, "grad_scale", None)  # None after scaler.unscale_
-        if scale is None:
-            scales = list(filter(is_a_scale, numbers))
-        else:
-            scales = [number for number in numbers if number == float(scale) != 1]
+        scales = [n for n in numbers if (is_a_scale(n) if scale is None else n == scale != 1)]
         # A weight of the user's own may look like the scale, but hardly from the first probe on.
         self._probed_plainly = self._probed_plainly or not scales
         if not self._probed_plainly:
             self._give_up()
-            raise RuntimeError(_PROBED_SCALED.format(scales[0]))
+            raise RuntimeError(_PROBED_SCALED.format(scales[0], scales[0]))
 
     def _leave_scaler(self) -> None:
         """Forget what GradScaler has set for a step that failed: it would, after one that did not.
@@ -78,3 +79,18 @@ class UnderScaler(Evaluating):
             return
         for gradient in map(local, gradients):
             gradient.div_(factor.to(gradient.device))
+
+
+def _calling_scale() -> float | None:
+    """Return the scale of the GradScaler that calls `step`, None where torch's own does not.
+
+    After `scaler.unscale_` it hands none over, and a weight that is a power of two would look so.
+    """
+    frame = sys._getframe(1).f_back
+    while frame is not None:
+        # Only of frames of this name: locals that were looked at live as long as their frame.
+        caller = frame.f_locals.get("self") if frame.f_code.co_name == "step" else None
+        if isinstance(caller, GradScaler):
+            return float(caller.get_scale())
+        frame = frame.f_back
+    return None

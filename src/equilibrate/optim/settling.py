@@ -16,7 +16,7 @@ from equilibrate.distributed import is_sharded
 from equilibrate.kernels import capture
 from equilibrate.kernels.capture import capturing, number
 from equilibrate.kernels.lists import same
-from equilibrate.optim import at_once, device_numbers, growth
+from equilibrate.optim import at_once, device_numbers
 from equilibrate.optim.agreeing import Agreeing
 from equilibrate.optim.columns import OF_PARAMETER, Columns, Held, Picked
 from equilibrate.optim.device_numbers import OF_GROUP, Damped, to_device, to_host
@@ -48,11 +48,17 @@ class Settling(Agreeing):
     _kind: ClassVar[ModuleType]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return torch's state dict; tells of products that were dropped since the last call."""
+        """Return torch's state dict; tells of products that were dropped since the last call.
+
+        Its numbers are plain wherever they live: torch.distributed.checkpoint compares their kinds
+        with those of a new optimizer, where nothing is on the device yet.
+        """
         self._report_dropped()
         kept: dict[str, Any] = super().state_dict()
-        for group in [] if self._settled else kept.get("param_groups", []):
-            to_host(group, growth.OF_GROUP)  # on the device also where all else is plain
+        if "state" in kept:  # a hook of the user's may have renamed it
+            kept["state"] = {key: _plain(own) for key, own in kept["state"].items()}
+        for group in kept.get("param_groups", []):
+            to_host(group, OF_GROUP)
         return kept
 
     def _measured(self, parameter: Tensor) -> bool:
@@ -192,3 +198,12 @@ class Settling(Agreeing):
         if dropped > self._told:
             warn_user(_DROPPED.format(dropped - self._told))
         self._told = dropped
+
+
+def _plain(own: Any) -> Any:
+    """Return a copy of a parameter's state with plain numbers; what else is kept, as it is."""
+    if not isinstance(own, dict) or not own.keys() >= OF_PARAMETER.keys():
+        return own
+    copied = dict(own)
+    to_host(copied, OF_PARAMETER)
+    return copied

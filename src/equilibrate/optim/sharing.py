@@ -32,7 +32,7 @@ def hand_on(parameters: Sequence[Tensor], gradients: Sequence[Tensor | None]) ->
     new = [(p, g) for p, g in pairs if p.grad is None]
     if new:
         # Copies: several parameters may have been given one and the same tensor.
-        made = [torch.empty_like(p) for p, _ in new]
+        made = [torch.empty_like(p, dtype=p.grad_dtype or g.dtype) for p, g in new]
         torch._foreach_copy_(made, [g for _, g in new])
         for (parameter, _), gradient in zip(new, made, strict=True):
             parameter.grad = gradient

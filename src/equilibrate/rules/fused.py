@@ -219,9 +219,12 @@ def compiled(backend: str = "inductor", name: str = "step") -> Rule:
     return made
 
 
-def _run_compiled(name: str, *tensors: Any, **settings: Any) -> Any:
+def _run_compiled(name: str, moved: Sequence[Tensor], *tensors: Any, **settings: Any) -> Any:
+    # Detached: torch's compiler looks at the gradient of a parameter, and takes none whose dtype is
+    # not the parameter's (`grad_dtype`). The rule is given the gradient anyway.
+    moved = [tensor.detach() for tensor in moved]
     with torch._dynamo.config.patch(recompile_limit=64):  # another list is another graph
         try:
-            return compiled(name=name)(*tensors, **settings)
+            return compiled(name=name)(moved, *tensors, **settings)
         except torch._dynamo.exc.BackendCompilerFailed as error:
             raise RuntimeError(cpp.NO_COMPILER) from error
