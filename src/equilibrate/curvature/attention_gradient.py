@@ -7,66 +7,45 @@ Along directions a, b and c of the gradients of q, k and v,
     <a, dL/dq> + <b, dL/dk> + <c, dL/dv> = <G, dP v + P c>,   dP = P o C(T),
     T = scale (a k^T + q b^T),   C(X) = X - rowsum(P o X)   (o: element by element),
 
-where P o C(X) is softmax's derivative along X. What follows for G, q, k and v stands in `backward`.
+where P o C(X) is softmax's derivative along X. What follows for G, q, k and v stands in
+`_derivatives`.
 Of the matrices of length x length none is kept from pass to pass: the memory is that of one layer.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-_TORCHS = "NotImplemented"
+from equilibrate.curvature.known_gradient import Tensors, known, node_behind
 
 
-def replace(node: Any, leaving: tuple[Tensor | None, ...], arriving: Any) -> Any:
+def replace(node: Any, leaving: Tensors, arriving: Any) -> Any:
     """Return the gradients for q, k and v with our node behind; None leaves them without one."""
-    behind = {type(g.grad_fn).__name__ for g in leaving[:3] if g is not None}
-    # Constant, or changed by somebody else's hook; and what dropout has left out is not known.
-    if behind != {_TORCHS} or node._saved_dropout_p:
+    # What dropout has left out is not known.
+    if node_behind(leaving[:3], "NotImplemented") is None or node._saved_dropout_p:
         return None
-    of = node._saved_query, node._saved_key, node._saved_value
-    scale = of[0].shape[-1] ** -0.5 if node._saved_scale is None else node._saved_scale
-    how = node._saved_attn_mask, node._saved_is_causal, scale
-    known = [None if g is None else g.detach() for g in leaving[:3]]
-    ours = AttentionGradient.apply(how, arriving[0], *of, *known)  # type: ignore[no-untyped-call]
-    return (*ours, *leaving[3:])
-
-
-class AttentionGradient(torch.autograd.Function):
-    """The gradients for q, k and v, known already, as a function of G, q, k and v."""
-
-    @staticmethod
-    def forward(ctx: Any, how: Any, *tensors: Tensor | None) -> Any:
-        """Return what is known."""
-        given, known = tensors[:4], tensors[4:]
-        ctx.save_for_backward(*given)
-        ctx.how = how
-        return known
-
-    @staticmethod
-    def backward(ctx: Any, *along: Tensor | None) -> Any:
-        """Return the derivatives of <G, dP v + P c> for G, q, k and v."""
-        given: tuple[Tensor, ...] = ctx.saved_tensors
-        pairs = zip(along, given[1:], strict=True)
-        moved = [torch.zeros_like(like) if t is None else t for t, like in pairs]
-        with torch.autocast(given[0].device.type, enabled=False):
-            found = _derivatives(given, moved, *ctx.how)
-        return (None, *found, None, None, None)
+    of = arriving[0], node._saved_query, node._saved_key, node._saved_value
+    scale = of[1].shape[-1] ** -0.5 if node._saved_scale is None else node._saved_scale
+    derivatives = partial(_derivatives, node._saved_attn_mask, node._saved_is_causal, scale)
+    return (*known(leaving[:3], derivatives, *of), *leaving[3:])
 
 
 def _derivatives(
-    given: Sequence[Tensor],
-    along: Sequence[Tensor],
     mask: Tensor | None,
     causal: bool,
     scale: float,
-) -> list[Tensor]:
+    of: Sequence[Tensor],
+    along: Tensors,
+    wanted: Sequence[bool],
+) -> Tensors:
     """Compute in float32 at least, with as many heads of k and v as q has."""
-    heads = given[0].shape[1]
-    g, q, k, v = (_wide(t, heads) for t in given)
-    a, b, c = (_wide(t, heads) for t in along)
+    pairs = zip(along, of[1:], strict=True)
+    moved = [torch.zeros_like(like) if t is None else t for t, like in pairs]
+    heads = of[0].shape[1]
+    g, q, k, v, a, b, c = (_wide(t, heads) for t in (*of, *moved))
     p = _probabilities(scale * q @ k.mT, mask, causal)
 
     def centred(x: Tensor) -> Tensor:
@@ -81,7 +60,7 @@ def _derivatives(
         scale * (first.mT @ a + second.mT @ q),
         change.mT @ g,
     )
-    return [_as(x, like) for x, like in zip(found, given, strict=True)]
+    return [_as(x, like) for x, like in zip(found, of, strict=True)]
 
 
 def _probabilities(scores: Tensor, mask: Tensor | None, causal: bool) -> Tensor:

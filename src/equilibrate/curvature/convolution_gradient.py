@@ -10,21 +10,23 @@ writes the gradient for w as a convolution with cases and channels exchanged, fo
 slow.
 """
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-_TORCHS = "ConvolutionBackwardBackward0"
+from equilibrate.curvature.known_gradient import Tensors, known, node_behind
+
 _forward, _backward = torch.ops.aten.convolution, torch.ops.aten.convolution_backward
 
 
-def replace(node: Any, leaving: tuple[Tensor | None, ...], arriving: Any) -> Any:
+def replace(node: Any, leaving: Tensors, arriving: Any) -> Any:
     """Return the gradients that leave a convolution, those of x and w with our node behind."""
-    nodes: list[Any] = [g.grad_fn for g in leaving[:2] if g is not None]
-    if {type(behind).__name__ for behind in nodes} != {_TORCHS}:
-        return None  # constant, or changed by somebody else's hook
-    torchs = nodes[0]
+    torchs = node_behind(leaving[:2], "ConvolutionBackwardBackward0")
+    if torchs is None:
+        return None
     how = (
         torchs._saved_stride,
         torchs._saved_padding,
@@ -33,40 +35,24 @@ def replace(node: Any, leaving: tuple[Tensor | None, ...], arriving: Any) -> Any
         torchs._saved_output_padding,
         torchs._saved_groups,
     )
-    # Not those of `node`: a checkpoint hands what it has recomputed out once.
     of = torchs._saved_grad_output, torchs._saved_input, torchs._saved_weight
-    known = [None if g is None else g.detach() for g in leaving[:2]]
-    ours = ConvolutionGradient.apply(how, *of, *known)  # type: ignore[no-untyped-call]
-    return (*ours, *leaving[2:])
+    return (*known(leaving[:2], partial(_derivatives, how), *of), *leaving[2:])
 
 
-class ConvolutionGradient(torch.autograd.Function):
-    """The gradients for x and w, known already, as a function of G, x and w."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, how: tuple[Any, ...], g: Tensor, x: Tensor, w: Tensor, *known: Tensor | None
-    ) -> Any:
-        """Return what is known."""
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(g, x, w)
-        ctx.how = how  # stride, padding, dilation, transposed, output padding, groups
-        return known
-
-    @staticmethod
-    def backward(ctx: Any, a: Tensor | None, b: Tensor | None) -> Any:
-        """Return the derivatives of <G, a * w + x * b> for G, x and w."""
-        g, x, w = ctx.saved_tensors
-        _, for_g, for_x, for_w, *_ = ctx.needs_input_grad
-        first = second = third = None
-        with torch.autocast(g.device.type, enabled=False):
-            if a is not None and for_g:
-                first = _forward(a, w, None, *ctx.how)
-            if b is not None and for_g:
-                added = _forward(x, b, None, *ctx.how)
-                first = added if first is None else first + added
-            if b is not None and for_x:
-                second, *_ = _backward(g, x, b, None, *ctx.how, (True, False, False))
-            if a is not None and for_w:
-                _, third, _ = _backward(g, a, w, None, *ctx.how, (False, True, False))
-        return None, first, second, third, None, None
+def _derivatives(
+    how: tuple[Any, ...], of: Sequence[Tensor], along: Tensors, wanted: Sequence[bool]
+) -> Tensors:
+    """Return the derivatives of <G, a * w + x * b> for G, x and w."""
+    (g, x, w), (a, b) = of, along
+    for_g, for_x, for_w = wanted[:3]
+    first = second = third = None
+    if a is not None and for_g:
+        first = _forward(a, w, None, *how)
+    if b is not None and for_g:
+        added = _forward(x, b, None, *how)
+        first = added if first is None else first + added
+    if b is not None and for_x:
+        second, *_ = _backward(g, x, b, None, *how, (True, False, False))
+    if a is not None and for_w:
+        _, third, _ = _backward(g, a, w, None, *how, (False, True, False))
+    return first, second, third

@@ -7,20 +7,22 @@ Such a bag is linear in its rows w. So along a direction a of the gradient of w,
 which depends on G alone: its derivative is bag(a).
 """
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-import torch
 from torch import Tensor
-from torch.nn import functional
+from torch.nn.functional import embedding_bag
+
+from equilibrate.curvature.known_gradient import Tensors, known, node_behind
 
 _MODES = {0: "sum", 1: "mean"}  # by the number that torch's node keeps; 2 takes the largest
-_TORCHS = "EmbeddingBagBackwardBackward0"
 
 
-def replace(node: Any, leaving: tuple[Tensor | None, ...], arriving: tuple[Tensor, ...]) -> Any:
+def replace(node: Any, leaving: Tensors, arriving: Any) -> Any:
     """Return the gradient of the rows with our node behind; None leaves it without one."""
     by, mode = leaving[0], _MODES.get(node._saved_mode)
-    if mode is None or by is None or type(by.grad_fn).__name__ != _TORCHS:
+    if by is None or mode is None or node_behind([by], "EmbeddingBagBackwardBackward0") is None:
         return None
     # Rows with weights of their own; a gradient scaled by how often a row came is none of the loss.
     if node._saved_per_sample_weights is not None or node._saved_scale_grad_by_freq:
@@ -33,20 +35,11 @@ def replace(node: Any, leaving: tuple[Tensor | None, ...], arriving: tuple[Tenso
         "padding_idx": padding if padding < len(by) else None,
         "include_last_offset": len(offsets) > len(arriving[0]),
     }
-    ours = EmbeddingBagGradient.apply(how, arriving[0], by.detach())  # type: ignore[no-untyped-call]
-    return (ours, *leaving[1:])
+    return (*known([by], partial(_derivatives, how), arriving[0]), *leaving[1:])
 
 
-class EmbeddingBagGradient(torch.autograd.Function):
-    """The gradient of the rows, known already, as a function of G."""
-
-    @staticmethod
-    def forward(ctx: Any, how: dict[str, Any], gradient: Tensor, known: Tensor) -> Tensor:
-        """Return what is known."""
-        ctx.how = how
-        return known
-
-    @staticmethod
-    def backward(ctx: Any, a: Tensor) -> Any:
-        """Return bag(a)."""
-        return None, functional.embedding_bag(weight=a, **ctx.how), None
+def _derivatives(
+    how: dict[str, Any], of: Sequence[Tensor], along: Sequence[Tensor], wanted: Sequence[bool]
+) -> Tensors:
+    """Return bag(a)."""
+    return [embedding_bag(weight=along[0], **how)]

@@ -16,8 +16,11 @@ from torch.utils.checkpoint import CheckpointError
 
 from equilibrate.curvature import (
     attention_gradient,
+    batch_norm_gradient,
     convolution_gradient,
     embedding_bag_gradient,
+    gelu_gradient,
+    log_softmax_gradient,
     weight_norm_gradient,
 )
 from equilibrate.curvature.graph import Nodes
@@ -28,6 +31,9 @@ Replace = Callable[[Any, tuple[Tensor | None, ...], Any], Any]
 REPLACE: dict[str, Replace] = {
     "ConvolutionBackward0": convolution_gradient.replace,
     "EmbeddingBagBackward0": embedding_bag_gradient.replace,
+    "GeluBackward0": gelu_gradient.replace,
+    "LogSoftmaxBackward0": log_softmax_gradient.replace,
+    "NativeBatchNormBackward0": batch_norm_gradient.replace,
     "ScaledDotProductFlashAttentionForCpuBackward0": attention_gradient.replace,
     "WeightNormInterfaceBackward0": weight_norm_gradient.replace,
 }
