@@ -7,14 +7,15 @@ as they are needed. A diagonal that is needed again later is measured again rath
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import overload
 
 import torch
 from torch import Tensor
 
 from equilibrate.inspect.comparison import distances, scaled_histories
-from equilibrate.inspect.findings import DAMPING, Budget, Findings, Layer
+from equilibrate.inspect.findings import DAMPING, PARTS, Budget, Findings, Layer
 from equilibrate.inspect.gradients import Gradients
 from equilibrate.inspect.layer_spectra import LAYER_WORK, most_curved, with_blocks
 from equilibrate.inspect.subject import InspectError, Subject
@@ -53,7 +54,7 @@ class Divisors(Sequence[Tensor]):
 
 def inspect(subject: Subject, budget: Budget, *, quick: bool, progress: Progress) -> Findings:
     """Measure everything; `progress` counts products."""
-    started = time.perf_counter()
+    started, budget = time.perf_counter(), budget.over(subject.batches)
     spectra = {"none": _spectrum(subject, budget, None, progress)}
     if spectra["none"].radius.value == 0:
         raise InspectError(
@@ -72,7 +73,9 @@ def inspect(subject: Subject, budget: Budget, *, quick: bool, progress: Progress
     progress.advance(
         _layer_work(subject.parameters, budget) - _layer_work(taken, budget), computed=False
     )
+    parts = [_part(subject, budget, divisors, progress)]
     del squares, divisors
+    parts += _parts(subject, budget, progress)
     signed = _probe(subject, budget, progress).mean
     spectra["jacobi"] = _spectrum(subject, budget, Divisors(signed, torch.abs), progress)
     del signed
@@ -87,7 +90,7 @@ def inspect(subject: Subject, budget: Budget, *, quick: bool, progress: Progress
         error_by_probes=list(zip(COUNTS, by_count, strict=True)),
         probe_error=by_probe, batch_error=by_batch,
         small_share=float(histories.square().mean(0).sqrt().quantile(0.05)),
-        seconds=time.perf_counter() - started,
+        seconds=time.perf_counter() - started, parts=tuple(parts),
     )  # fmt: skip
 
 
@@ -100,11 +103,13 @@ def work(subject: Subject, budget: Budget) -> float:
         >>> data = lambda: (torch.ones(40, 3), torch.ones(40, 1))
         >>> line = Problem("line", lambda seed: torch.nn.Linear(3, 1), data, torch.mul, None, 10)
         >>> subject = Subject(line, seed=0, device=torch.device("cpu"), batches=4)
-        >>> work(subject, QUICK)  # 2 * 16 probes, 4 spectra of 4, 2 * (3 + 1) products of a sixth
-        49.333333333333336
+        >>> work(subject, QUICK)  # 3 * 16 probes, 4 + 5 spectra of 4, 2 * 4 products of a sixth
+        85.33333333333333
     """
-    probes = 2 * subject.batches * budget.probes
+    budget = budget.over(subject.batches)
+    probes = 3 * budget.batches * budget.probes
     spectra = 4 * min(budget.steps * budget.starts, subject.size)
+    spectra += (1 + PARTS) * min(budget.part_steps, subject.size)
     return probes + spectra + _layer_work(subject.parameters, budget)
 
 
@@ -129,13 +134,27 @@ def _spectrum(
     )
 
 
-def _probe(subject: Subject, budget: Budget, progress: Progress) -> Probes:
-    """Return the probes of all batches, one graph alive at a time."""
+def _parts(subject: Subject, budget: Budget, progress: Progress) -> Iterator[Spectrum]:
+    """Return the spectra after equilibration by each part of the probes, the same ones again."""
+    for part in range(PARTS if budget.probes >= PARTS else 0):
+        squares = _probe(subject, budget, progress, slice(part, None, PARTS)).mean_square
+        yield _part(subject, budget, Divisors(squares, torch.sqrt), progress)
+
+
+def _part(subject: Subject, budget: Budget, divisors: Divisors, progress: Progress) -> Spectrum:
+    few = replace(budget, steps=budget.part_steps, starts=1)
+    return _spectrum(subject, few, divisors, progress)
+
+
+def _probe(
+    subject: Subject, budget: Budget, progress: Progress, part: slice = slice(None)
+) -> Probes:
+    """Return the probes of all batches, or a part of each one's; one graph alive at a time."""
     probes = Probes(subject.parameters, seed=subject.seed)
     for batch in range(subject.batches):
         hessian = subject.hessian(batch)
-        for _ in range(budget.probes):
-            probes.add(hessian, batch=batch)
+        for number in range(budget.probes)[part]:
+            probes.add(hessian, batch=batch, vector=batch * budget.probes + number)
             progress.advance()
     return probes
 

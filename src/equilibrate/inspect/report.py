@@ -199,7 +199,7 @@ def _origin(found: Findings, command: str) -> str:
         ("command", command),
         ("measured", f"{len(found.losses)} batches × {b.probes} probes; {b.steps} Lanczos steps × "
          f"{b.starts} start vectors for each of four spectra; {b.layer_steps} steps for each of "
-         f"two spectra of {layers} layers"),
+         f"two spectra of {layers} layers, {b.part_steps} for parts of the probes"),
         ("device", found.device),
         ("time", _span(found.seconds)),
         ("versions", ", ".join(f"{k} {v}" for k, v in versions().items())),
