@@ -31,10 +31,12 @@ COUNTS = [2**i for i in range(9)]
 
 
 class Divisors(Sequence[Tensor]):
-    """D plus damping, each tensor made when it is asked for, from what D is made of."""
+    """D plus damping, each tensor made when it is asked for, from what D / `unit` is made of."""
 
-    def __init__(self, made_of: Sequence[Tensor], diagonal: Callable[[Tensor], Tensor]) -> None:
-        self._made_of, self._diagonal = made_of, diagonal
+    def __init__(
+        self, made_of: Sequence[Tensor], diagonal: Callable[[Tensor], Tensor], unit: float
+    ) -> None:
+        self._made_of, self._diagonal, self._unit = made_of, diagonal, unit
         count = sum(t.numel() for t in made_of)
         self._mean = sum(float(diagonal(t).sum()) for t in made_of) / count or 1.0
 
@@ -49,7 +51,7 @@ class Divisors(Sequence[Tensor]):
         """Return one divisor, or several."""
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
-        return damp_(self._diagonal(self._made_of[index]), DAMPING, self._mean)
+        return damp_(self._diagonal(self._made_of[index]), DAMPING, self._mean).mul_(self._unit)
 
 
 def inspect(subject: Subject, budget: Budget, *, quick: bool, progress: Progress) -> Findings:
@@ -64,9 +66,9 @@ def inspect(subject: Subject, budget: Budget, *, quick: bool, progress: Progress
     probes, gradients = _probe(subject, budget, progress), Gradients(subject)
     layers = [_layer(subject, probes, gradients, i) for i in range(len(subject.names))]
     apart, losses = distances(probes, gradients), gradients.losses
-    histories, batches, squares = scaled_histories(probes), probes.batches, probes.mean_square
-    del probes, gradients
-    divisors, chosen = Divisors(squares, torch.sqrt), most_curved(squares, budget.layers)
+    histories, batches, squares = scaled_histories(probes), probes.batches, _squares(probes)
+    divisors, chosen = _roots(probes), most_curved(squares, budget.layers)
+    del probes, gradients, squares
     spectra["equilibration"] = _spectrum(subject, budget, divisors, progress)
     layers = with_blocks(layers, subject, budget, divisors, chosen, progress)
     taken = [subject.parameters[i] for i in chosen]  # small ones, or fewer, leave work undone
@@ -74,13 +76,14 @@ def inspect(subject: Subject, budget: Budget, *, quick: bool, progress: Progress
         _layer_work(subject.parameters, budget) - _layer_work(taken, budget), computed=False
     )
     parts = [_part(subject, budget, divisors, progress)]
-    del squares, divisors
+    del divisors
     parts += _parts(subject, budget, progress)
-    signed = _probe(subject, budget, progress).mean
-    spectra["jacobi"] = _spectrum(subject, budget, Divisors(signed, torch.abs), progress)
-    del signed
-    squares = Gradients(subject).mean_square
-    spectra["gradient"] = _spectrum(subject, budget, Divisors(squares, torch.sqrt), progress)
+    divisors = _sizes(_probe(subject, budget, progress))
+    spectra["jacobi"] = _spectrum(subject, budget, divisors, progress)
+    del divisors
+    gradients = Gradients(subject)
+    divisors = Divisors(gradients.mean_square, torch.sqrt, gradients.unit)
+    spectra["gradient"] = _spectrum(subject, budget, divisors, progress)
     by_count = error_by_probes(histories, COUNTS, batches)
     by_probe, by_batch = batch_error(histories, batches)
     return Findings(
@@ -137,8 +140,8 @@ def _spectrum(
 def _parts(subject: Subject, budget: Budget, progress: Progress) -> Iterator[Spectrum]:
     """Return the spectra after equilibration by each part of the probes, the same ones again."""
     for part in range(PARTS if budget.probes >= PARTS else 0):
-        squares = _probe(subject, budget, progress, slice(part, None, PARTS)).mean_square
-        yield _part(subject, budget, Divisors(squares, torch.sqrt), progress)
+        # Without a name, which would keep these divisors while the next ones are measured.
+        yield _part(subject, budget, _roots(_probe(subject, budget, progress, part)), progress)
 
 
 def _part(subject: Subject, budget: Budget, divisors: Divisors, progress: Progress) -> Spectrum:
@@ -146,32 +149,48 @@ def _part(subject: Subject, budget: Budget, divisors: Divisors, progress: Progre
     return _spectrum(subject, few, divisors, progress)
 
 
-def _probe(
-    subject: Subject, budget: Budget, progress: Progress, part: slice = slice(None)
-) -> Probes:
+def _probe(subject: Subject, budget: Budget, progress: Progress, part: int | None = None) -> Probes:
     """Return the probes of all batches, or a part of each one's; one graph alive at a time."""
     probes = Probes(subject.parameters, seed=subject.seed)
     for batch in range(subject.batches):
         hessian = subject.hessian(batch)
-        for number in range(budget.probes)[part]:
+        for number in range(part or 0, budget.probes, 1 if part is None else PARTS):
             probes.add(hessian, batch=batch, vector=batch * budget.probes + number)
             progress.advance()
     return probes
 
 
+def _squares(probes: Probes) -> list[Tensor]:
+    """Return E[h^2] in the probes' unit, without E[h]."""
+    return [probes.in_units(i)[1] for i in range(probes.layers)]
+
+
+def _roots(probes: Probes) -> Divisors:
+    return Divisors(_squares(probes), torch.sqrt, probes.unit)
+
+
+def _sizes(probes: Probes) -> Divisors:
+    means = [probes.in_units(i)[0] for i in range(probes.layers)]
+    return Divisors(means, torch.abs, probes.unit)
+
+
 def _layer(subject: Subject, probes: Probes, gradients: Gradients, i: int) -> Layer:
-    history, mean = probes.history(i), probes.mean[i]
+    history, (mean, square, variance) = probes.history(i), probes.in_units(i)
     return Layer(
         name=subject.names[i],
         shape=tuple(mean.shape),
         quantiles={
-            "equilibration": quantiles(probes.mean_square[i].sqrt()),
-            "jacobi": quantiles(mean.abs()),
-            "gradient": quantiles(gradients.mean_square[i].sqrt()),
+            "equilibration": _quantiles(square.sqrt(), probes.unit),
+            "jacobi": _quantiles(mean.abs(), probes.unit),
+            "gradient": _quantiles(gradients.mean_square[i].sqrt(), gradients.unit),
         },
         relative_error=diagonal_error(history),
         one_probe_error=one_probe_error(history, probes.batches),
         batch_error=batch_error(history, probes.batches)[1],
-        jacobi_noise=noise_share(mean, probes.jacobi_variance(i)),
-        unseen=float((probes.mean_square[i] == 0).double().mean()),
+        jacobi_noise=noise_share(mean, variance),
+        unseen=float((square == 0).double().mean()),
     )
+
+
+def _quantiles(diagonal: Tensor, unit: float) -> dict[str, float]:
+    return {name: unit * q for name, q in quantiles(diagonal).items()}

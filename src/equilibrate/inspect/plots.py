@@ -121,7 +121,7 @@ def _row(place: int, layers: Sequence[Layer]) -> float:
 
 def _rows(title: str, layers: Sequence[Layer], low: float, high: float, each: float) -> Plot:
     height, names = 78 + each * len(layers), labels([x.name for x in layers], _LONGEST)
-    left = 13 + LETTER * max(_SHORTEST, *map(len, names))
+    left = 13 + LETTER * max([_SHORTEST, *map(len, names)])
     plot = Plot(title, log_scale(low, high), lambda y: y, height=height, left=left)
     for place, (layer, name) in enumerate(zip(layers, names, strict=True)):
         plot.row_name(_row(place, layers), name, layer.name)

@@ -9,6 +9,7 @@ knows how little.
 
 import math
 import statistics
+from dataclasses import replace
 
 import torch
 
@@ -17,6 +18,7 @@ from equilibrate.inspect.numbers import in_words, short
 from equilibrate.monitor.interval import Interval
 from equilibrate.monitor.lanczos import Ritz
 from equilibrate.monitor.spectrum import Spectrum
+from equilibrate.monitor.units import unit_of
 
 _DEVIATIONS = 3.0
 _STANDARD_ERRORS = 4.0
@@ -108,7 +110,18 @@ def condition(spectrum: Spectrum) -> Interval:
         >>> str(condition(found))
         '2.25 [2.25, 2.25]'
     """
+    spectrum = _in_units(spectrum)
     return spectrum.radius / mean_size(spectrum)
+
+
+def _in_units(spectrum: Spectrum) -> Spectrum:
+    """Return the spectrum of the Hessian over a power of four, whose squares are numbers."""
+    unit = unit_of([ritz.nodes for ritz in spectrum.ritz]) or 1.0
+    scaled = (
+        replace(r, nodes=r.nodes / unit, matrix=None if r.matrix is None else r.matrix / unit)
+        for r in spectrum.ritz
+    )
+    return replace(spectrum, ritz=tuple(scaled))
 
 
 def mean_size(spectrum: Spectrum) -> Interval:

@@ -69,6 +69,11 @@ class Probes:
         return len(self.batches)
 
     @property
+    def layers(self) -> int:
+        """The number of tensors."""
+        return len(self._like)
+
+    @property
     def unit(self) -> float:
         """The power of four that `in_units` counts in: 1 at ordinary scales."""
         return self._unit or 1.0
