@@ -31,7 +31,7 @@ def write(found: Findings, path: Path, *, command: str) -> Path:
     page = page.replace("</head>", f"<style>{STYLE}</style></head>", 1)
     with own_folder(path) as own:
         partial = Path(own, path.name)
-        partial.write_text(page)
+        partial.write_text(page, encoding="utf-8")
         os.replace(partial, path)
     return path
 
