@@ -102,7 +102,7 @@ def test_a_report_is_written_where_asked_with_the_verdict_at_its_head(tmp_path):
 def test_a_place_that_cannot_be_written_is_told_before_measuring(place, tmp_path, capsys):
     (tmp_path / "file").write_text("")
     path = tmp_path / place
-    with pytest.raises(OSError, match="report|folder|directory") as error:
+    with pytest.raises(OSError, match=r"report|folder|directory") as error:
         inspect_model(problems.small.network(0), DATA, LOSS, quick=True, path=path)
     assert str(tmp_path) in str(error.value)
     assert capsys.readouterr().err == ""  # no progress
@@ -137,7 +137,7 @@ def test_no_name_of_the_user_s_becomes_markup(tmp_path):
 SET = TensorDataset(*DATA)
 MISTAKES = {
     "a loader": ({"data": DataLoader(SET)}, ProblemError, "`batches = list(loader)`"),
-    "a dataset": ({"data": SET}, ProblemError, "batch_size=len(dataset)"),
+    "a dataset": ({"data": SET}, ProblemError, "DataLoader(dataset, batch_size"),
     "a function": ({"model": problems.small.model}, ProblemError, "give the network itself"),
     "unequal data": (
         {"data": (DATA[0], DATA[1][:9])}, ProblemError, "holds 60 inputs and 9 targets",
