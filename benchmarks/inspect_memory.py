@@ -104,8 +104,8 @@ def main() -> None:
         sys.exit(
             subprocess.run(command, env=os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}).returncode
         )
-    measure(0.2, Budget(2, 2, 3, 1, 2, 3), monitor=arguments.monitor)
-    budget = Budget(2, 2, arguments.steps, 1, 2, arguments.steps)
+    measure(0.2, Budget(2, 4, 3, 1, 2, 3, 3), monitor=arguments.monitor)
+    budget = Budget(2, 4, arguments.steps, 1, 2, arguments.steps, arguments.steps)
     size, computing, holding = measure(arguments.million, budget, monitor=arguments.monitor)
     print(f"{size:,} parameters: {computing:.2f} vectors beyond what computing a gradient takes, ")
     print(f"{holding:.2f} beyond the model and a gradient that is held")

@@ -1,6 +1,7 @@
 """The command line: the paper's figures, compare optimizers, inspect a model, the fight."""
 
 import argparse
+import io
 import shlex
 import sys
 from collections.abc import Sequence
@@ -15,6 +16,8 @@ from equilibrate.wins import command as wins
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse the arguments, run the command they name, return the exit status."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # where it cannot write a letter, as stderr does
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         return _run(list(sys.argv[1:] if arguments is None else arguments))
     except KeyboardInterrupt:  # before the command itself listens to Ctrl-C

@@ -98,6 +98,25 @@ def test_a_report_is_written_where_asked_with_the_verdict_at_its_head(tmp_path):
     assert found.batch_size == 60  # all, where there are fewer than 200
 
 
+@pytest.mark.parametrize("place", ["", "file/report.html"])
+def test_a_place_that_cannot_be_written_is_told_before_measuring(place, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    path = tmp_path / place
+    with pytest.raises(OSError, match=r"report|folder|directory") as error:
+        inspect_model(problems.small.network(0), DATA, LOSS, quick=True, path=path)
+    assert str(tmp_path) in str(error.value)
+    assert capsys.readouterr().err == ""  # no progress
+    assert [file.name for file in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_report_is_written_where_a_link_leads(tmp_path):
+    (tmp_path / "link.html").symlink_to("real.html")
+    path = tmp_path / "link.html"
+    inspect_model(problems.small.network(0), DATA, LOSS, quick=True, path=path)
+    assert path.is_symlink()
+    assert (tmp_path / "real.html").stat().st_size > 0
+
+
 def test_a_report_without_a_name_takes_that_of_the_class():
     assert inspect_model(_Normed().double(), DATA, LOSS, quick=True).name == "_Normed"
 
@@ -118,7 +137,7 @@ def test_no_name_of_the_user_s_becomes_markup(tmp_path):
 SET = TensorDataset(*DATA)
 MISTAKES = {
     "a loader": ({"data": DataLoader(SET)}, ProblemError, "`batches = list(loader)`"),
-    "a dataset": ({"data": SET}, ProblemError, "batch_size=len(dataset)"),
+    "a dataset": ({"data": SET}, ProblemError, "DataLoader(dataset, batch_size"),
     "a function": ({"model": problems.small.model}, ProblemError, "give the network itself"),
     "unequal data": (
         {"data": (DATA[0], DATA[1][:9])}, ProblemError, "holds 60 inputs and 9 targets",

@@ -10,6 +10,7 @@ from equilibrate.inspect import plots
 from equilibrate.inspect.findings import QUICK
 from equilibrate.inspect.measure import COUNTS, inspect
 from equilibrate.inspect.subject import Subject
+from equilibrate.inspect.svg import LETTER, WIDTH
 from equilibrate.study.progress import Progress
 from tests.inspect import problems
 
@@ -33,6 +34,26 @@ def test_noise_below_the_axis_is_an_arrow_that_tells_its_number(found, error, to
     layers[0] = replace(layers[0], batch_error=error)
     arrows = _arrows(plots.batches(replace(found, layers=layers)))
     assert [told in words for _, words in arrows] == ([] if told is None else [True])
+
+
+SAYS_WHY = "Nothing curves upwards: no rate overshoots."
+
+
+@pytest.mark.parametrize("plot", [plots.limits, plots.sharpness])
+def test_where_nothing_curves_upwards_the_plot_says_so(found, plot):
+    assert SAYS_WHY not in plot(found)
+    spectra = {}
+    for kind, seen in found.spectra.items():
+        turned = [replace(r, nodes=-r.nodes.abs().flip(0) - 1.0) for r in seen.ritz]
+        spectra[kind] = replace(seen, ritz=tuple(turned))
+    drawn = plot(replace(found, spectra=spectra))
+    assert SAYS_WHY in drawn
+    assert len(SAYS_WHY) * LETTER < WIDTH  # on one line
+
+
+def test_a_plot_of_no_layers_is_drawn(found):
+    layers = [replace(layer, blocks={}) for layer in found.layers]
+    assert "<svg" in plots.sharpness(replace(found, layers=layers))
 
 
 @pytest.mark.parametrize("probes", [2, 4, 64])

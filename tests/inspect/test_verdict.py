@@ -133,8 +133,8 @@ def _exact(values):
 
 
 def _turned(found, before, after):
-    return replace(found, spectra={**found.spectra, "none": _exact(before),
-                                   "equilibration": _exact(after)})  # fmt: skip
+    spectra = {**found.spectra, "none": _exact(before), "equilibration": _exact(after)}
+    return replace(found, spectra=spectra, parts=())
 
 
 def test_where_it_makes_the_condition_number_worse_it_says_no_and_by_how_much():

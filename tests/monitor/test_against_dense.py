@@ -1,19 +1,24 @@
 """What the monitor says of a run is the dense answer."""
 
 import math
+from collections import Counter
 from copy import deepcopy
 from functools import partial
+from itertools import combinations
 
 import pytest
 import torch
+from torch import nn
 
-from equilibrate import ESGD, JacobiSGD, cosine_distance
+from equilibrate import ESGD, JacobiSGD, cosine_distance, hessian
 from equilibrate.exact import equilibration, transformed
 from equilibrate.monitor import Monitor
 from equilibrate.monitor.denominators import divisor_of
 from tests.cases import NETWORK
 from tests.monitor.watched import EVERY_OPTIMIZER, OPTIMIZERS, measured
 from tests.optim.loops import train
+
+NAMES = ("equilibration", "jacobi", "gradient")
 
 
 def _divisor(optimizer, parameters):
@@ -73,6 +78,45 @@ def test_distances_and_errors_against_the_dense_answer(probes, seed):
     # One probe leaves sqrt(2) / 2 where no entry of a row stands out, and less otherwise.
     if probes > 4:
         assert 0.2 < record["layers/p0/relative_error"] * math.sqrt(probes) < 0.75
+
+
+# Scales of two inputs that give a few elements, on the diagonal, most of the curvature; probes.
+SCALED = {
+    "one scale": ((1.0, 1.0), 40),
+    "one far": ((1e3, 1.0), 4),
+    "one far, more probes": ((1e3, 1.0), 40),
+    "two far": ((1e3, 1e2), 40),
+}
+
+
+def _scaled(scales):
+    """A network on inputs of several scales, its loss, and its three diagonals."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)).double()
+    x, y = torch.randn(64, 4).double(), torch.randn(64, 2).double()
+    x[:, :2] *= torch.tensor(scales)
+
+    def loss():
+        return nn.functional.mse_loss(model(x), y)
+
+    parameters = list(model.parameters())
+    matrix = hessian(loss(), parameters)
+    gradient = torch.cat([g.flatten() for g in torch.autograd.grad(loss(), parameters)])
+    return model, loss, equilibration(matrix), matrix.diagonal().abs(), gradient.abs()
+
+
+@pytest.mark.parametrize(("scales", "probes"), SCALED.values(), ids=SCALED)
+def test_distances_hold_the_dense_answer_in_nineteen_of_twenty_draws(scales, probes):
+    """More than four of twenty miss with a probability of 0.3%."""
+    model, loss, *diagonals = _scaled(scales)
+    sgd, missed = torch.optim.SGD(model.parameters()), Counter()
+    for seed in range(20):
+        options = {"budget": None, "probes": probes, "steps": 2, "seed": 1000 * seed}
+        record = Monitor(model, sgd, lambda record: None, **options)(loss())
+        for (one, a), (other, b) in combinations(zip(NAMES, diagonals, strict=True), 2):
+            sides = [record[f"distance/{one}_{other}_{side}"] for side in ("low", "high")]
+            missed[one, other] += not sides[0] - 1e-9 <= float(cosine_distance(a, b)) <= sides[1]
+    assert max(missed.values()) <= 4, missed
 
 
 def test_two_probes_leave_every_distance_open():

@@ -2,57 +2,17 @@
 
 import pytest
 import torch
-from torch import nn
 
 from equilibrate.study import choose, timing
 from equilibrate.study.alone import Alone
-from equilibrate.study.choose import Chooser, why_network_not_stacked
+from equilibrate.study.choose import Chooser
 from equilibrate.study.methods import METHODS, Method
-from equilibrate.study.problem import Problem
 from equilibrate.study.space import LogUniform
 from equilibrate.study.stack import Stack
-from tests.study.stacks import CPU, convolution, dense, regression, trials
+from tests.study.stacks import CPU, regression, trials
+from tests.study.test_stackable import UNSTACKABLE
 
 NADAM = Method("nadam", torch.optim.NAdam, {"lr": LogUniform(1e-4, 1e-3)})
-
-
-def with_model(*layers):
-    whole = regression()
-    return Problem("m", lambda seed: nn.Sequential(*layers), whole.data, whole.loss, None, 8)
-
-
-class Counting(nn.Module):
-    """A layer whose output under vmap is not that of the network alone: it looks at its batch."""
-
-    def forward(self, x):
-        return x * (1 if x.is_contiguous() and not torch._C._functorch.is_batchedtensor(x) else 3)
-
-
-class Reading(nn.Module):
-    def forward(self, x):
-        return x * float(x.detach().sum() > 0)
-
-
-UNSTACKABLE = {
-    "batch normalisation": ([nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)], "buffers"),
-    "dropout": ([nn.Linear(5, 4), nn.Dropout(), nn.Linear(4, 1)], "draws random numbers"),
-    "control by value": ([nn.Linear(5, 1), Reading()], "torch cannot stack"),
-    "another output": ([nn.Linear(5, 1), Counting()], "other outputs"),
-    "a frozen layer": (
-        [nn.Linear(5, 4).requires_grad_(False), nn.Tanh(), nn.Linear(4, 1)], "frozen parameters",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", UNSTACKABLE)
-def test_a_network_that_cannot_be_stacked_says_why(name):
-    layers, words = UNSTACKABLE[name]
-    assert words in why_network_not_stacked(with_model(*layers), "float32", CPU)
-
-
-@pytest.mark.parametrize("problem", [dense(), convolution(), regression()], ids=lambda p: p.name)
-def test_a_network_that_can_be_has_no_reason_against_it(problem):
-    assert why_network_not_stacked(problem, "float32", CPU) is None
 
 
 @pytest.fixture
@@ -71,7 +31,7 @@ def rates(count, **more):
 
 
 REASONS = {
-    "a network": (with_model(*UNSTACKABLE["batch normalisation"][0]), "sgd", {}, "buffers"),
+    "a network": (UNSTACKABLE["batch normalisation"][0], "sgd", {}, "buffers"),
     "an optimizer": (regression(), "nadam", {}, "NAdam has no stacked rule"),
     "a setting": (regression(), "sgd", {"dampening": 0.5}, "does not know dampening=0.5"),
 }
@@ -94,7 +54,7 @@ def test_what_cannot_be_stacked_trains_alone_and_the_reason_is_told_once(
 
 
 def test_a_reason_that_is_the_network_s_is_told_once_for_all_methods(chooser, capsys):
-    made = chooser(with_model(*UNSTACKABLE["dropout"][0]))
+    made = chooser(UNSTACKABLE["dropout"][0])
     for method in ("sgd", "rmsprop", "nadam"):
         assert len(made.together(trials(method, rates(2), "float32"))) == 2
     told = capsys.readouterr().err

@@ -1,10 +1,10 @@
 """Problems of another form than `Problem` asks for: one line that shows the right one."""
 
 import sys
-from importlib import import_module
 
 import pytest
 import torch
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from equilibrate.cli import main
 from equilibrate.study import form
@@ -88,7 +88,7 @@ globals().update(makers)
 
 TENSORS = "it must return (inputs, targets), two tensors in memory"
 FROM_LOADER = "`batches = list(loader)` and `inputs, targets = map(torch.cat, zip(*batches))`"
-FROM_DATASET = "`loader = DataLoader(dataset, batch_size=len(dataset))` and `inputs, targets = "
+FROM_DATASET = "`loader = DataLoader(dataset, batch_size=100)`, `batches = list(loader)` and "
 ILL_FORMED = {
     "without_a_seed": "called with a seed, which seedless() does not take; write def model(seed)",
     "a_class_for_a_model": "Net would take for its width; write model=lambda seed: Net()",
@@ -121,17 +121,41 @@ def test_a_problem_of_another_form_gets_one_line_with_the_right_one(room, name, 
     assert not (here / "out").exists()
 
 
-def test_the_two_lines_that_make_tensors_do(here):
-    (here / "ill_formed.py").write_text(FORMS)
-    sys.modules.pop("ill_formed", None)
-    sys.path.insert(0, str(here))
-    names = {"torch": torch, **vars(import_module("ill_formed"))}
-    for lines in (form._LOADER, form._DATASET):
-        made = dict(names)
-        for line in lines.split("`")[1::2]:
-            exec(line, made)
-        for part, whole in zip((made["inputs"], made["targets"]), names["data"](), strict=True):
-            assert torch.equal(part, whole)
+INPUTS, TARGETS = torch.arange(250.0).unsqueeze(1), torch.arange(250.0).neg()
+
+
+class Pairs(IterableDataset):
+    """It has no length."""
+
+    def __iter__(self):
+        return iter(zip(INPUTS, TARGETS, strict=True))
+
+
+class Named(IterableDataset):
+    def __iter__(self):
+        return ({"inputs": x, "targets": y} for x, y in zip(INPUTS, TARGETS, strict=True))
+
+
+HELD = {
+    "a dataset": TensorDataset(INPUTS, TARGETS),
+    "a dataset without a length": Pairs(),
+    "a dataset of dictionaries": Named(),
+    "a loader": DataLoader(TensorDataset(INPUTS, TARGETS), batch_size=20),
+    "a loader without a length": DataLoader(Pairs(), batch_size=20),
+    "a loader of dictionaries": DataLoader(Named(), batch_size=20),
+}
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_the_lines_that_make_tensors_do(name):
+    """Those that the message quotes, without the last but one where batches are dictionaries."""
+    lines = form.data_mistake(HELD[name]).split("`")[1::2]
+    lines.pop(-2 if "dictionaries" in name else -1)
+    made = {"torch": torch, "DataLoader": DataLoader, "dataset": HELD[name], "loader": HELD[name]}
+    for line in lines:
+        exec(line, made)
+    assert torch.equal(made["inputs"], INPUTS)
+    assert "dictionaries" in name or torch.equal(made["targets"], TARGETS)
 
 
 FAILING = """

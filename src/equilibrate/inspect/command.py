@@ -1,8 +1,6 @@
 """The command `equilibrate inspect`: arguments, what is run, what is written, exit status."""
 
 import argparse
-import errno
-import os
 import re
 import sys
 from dataclasses import replace
@@ -13,11 +11,12 @@ import torch
 from equilibrate.inspect import report
 from equilibrate.inspect.findings import FULL, QUICK
 from equilibrate.inspect.measure import inspect, work
+from equilibrate.inspect.place import make_room, place_of
 from equilibrate.inspect.subject import InspectError, Subject
 from equilibrate.inspect.verdict import beside, verdict
 from equilibrate.study.arguments import count, seed
 from equilibrate.study.device import DeviceError, check_device
-from equilibrate.study.files import meant, require_folder, told
+from equilibrate.study.files import told
 from equilibrate.study.find import find_problem
 from equilibrate.study.problem import Problem, ProblemError
 from equilibrate.study.problems import BUILT_IN
@@ -63,13 +62,13 @@ def execute(arguments: argparse.Namespace, command: str) -> int:
 def run(arguments: argparse.Namespace, command: str) -> Path:
     """Inspect, and write the report; return its path."""
     check_device(arguments.device)
-    path = _place(arguments)
-    place = meant(path)
+    path = _path(arguments)
+    place = place_of(path)
     budget = QUICK if arguments.quick else FULL
     problem = _problem(arguments)
     device = torch.device(arguments.device)
     subject = Subject(problem, seed=arguments.seed, device=device, batches=budget.batches)
-    report.make_room(place)
+    make_room(place)
     progress = Progress(subject.name[:22], work(subject, budget))
     found = inspect(subject, budget, quick=arguments.quick, progress=progress)
     progress.finish()
@@ -78,14 +77,10 @@ def run(arguments: argparse.Namespace, command: str) -> Path:
     return path
 
 
-def _place(arguments: argparse.Namespace) -> Path:
-    """Return where the report goes, or raise where it cannot: before anything is computed."""
+def _path(arguments: argparse.Namespace) -> Path:
+    """Return what the report is called."""
     slug = re.sub(r"[^A-Za-z0-9_.-]+", "-", arguments.problem)
-    path: Path = arguments.out or Path("out") / f"inspect-{slug}.html"
-    require_folder(meant(path).parent)
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    return path
+    return arguments.out or Path("out") / f"inspect-{slug}.html"
 
 
 def _problem(arguments: argparse.Namespace) -> Problem:

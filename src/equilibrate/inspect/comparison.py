@@ -18,12 +18,13 @@ from equilibrate.monitor.probes import Probes
 def distances(probes: Probes, gradients: Gradients) -> dict[str, Interval]:
     """Return the cosine distance of each pair: sums over all elements, chance over the sample."""
     total: dict[str, Sums] = {}
-    for i, mean in enumerate(probes.mean):
+    for i in range(probes.layers):
+        mean, square, variance = probes.in_units(i)
         sums = pair_sums(
-            probes.mean_square[i].sqrt(),
+            square.sqrt(),
             diagonal_error(probes.history(i)),
             mean,
-            probes.jacobi_variance(i),
+            variance,
             gradients.mean_square[i].sqrt(),
             diagonal_error(gradients.history(i)),
         )
@@ -36,7 +37,7 @@ def distances(probes: Probes, gradients: Gradients) -> dict[str, Interval]:
 
 def _chance(probes: Probes, gradients: Gradients, pair: str) -> float:
     """Return the standard error by leaving out batches; of a single one, groups of its probes."""
-    histories = [probes.history(i) for i in range(len(probes.mean))]
+    histories = [probes.history(i) / probes.unit for i in range(probes.layers)]
     batch = torch.tensor(probes.batches)
     count = len(gradients.losses)
 
@@ -68,15 +69,15 @@ def _sampled_distance(
         variance = (square - mean.square()).clamp(min=0) / (len(h) - 1)
         root = g.square().mean(0).sqrt()
         sums = pair_sums(square.sqrt(), diagonal_error(h), mean, variance, root, diagonal_error(g))
-        total += sums[pair] * (probes.mean[i].numel() / max(1, h.shape[1]))
+        total += sums[pair] * (probes.in_units(i)[0].numel() / max(1, h.shape[1]))
     return total.distance().value
 
 
 def scaled_histories(probes: Probes) -> Tensor:
     """Return all sampled h, each layer's in units of its mean diagonal: (probes, elements)."""
     found = []
-    for i in range(len(probes.mean)):
-        h = probes.history(i)
+    for i in range(probes.layers):
+        h = probes.history(i) / probes.unit
         level = h.square().mean(0).sqrt().mean()
         found.append(h / level if bool(level > 0) else h)
     return torch.cat(found, 1)

@@ -1,7 +1,7 @@
 """What an inspection finds, as plain data: the report is drawn from this alone."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from equilibrate.monitor.interval import Interval
 from equilibrate.monitor.spectrum import Spectrum
@@ -15,6 +15,9 @@ PRECONDITIONERS = {
     "jacobi": "Jacobi",
     "gradient": "squared gradient (RMSProp, Adam)",
 }
+
+PARTS = 4
+"""Into so many each batch's probes are split, to see what chance in them does to a spectrum."""
 
 PAIRS = {
     "equilibration_jacobi": "equilibration and Jacobi",
@@ -33,17 +36,22 @@ class Budget:
     starts: int = 2
     layers: int = 16  # with spectra of their own, those with most of the Hessian in them
     layer_steps: int = 16  # of Lanczos, for each of a layer's two spectra
+    part_steps: int = 24  # of Lanczos, for all probes and for each part of them
 
     @property
     def products(self) -> int:
         """Products with the Hessian in all, at most."""
-        # Probed twice: for everything but Jacobi's spectrum, and for that (measure.py).
-        whole = 2 * self.batches * self.probes + len(PRECONDITIONERS) * self.steps * self.starts
-        return whole + 2 * self.layers * self.layer_steps
+        # Probed three times: for the most, for Jacobi's spectrum, and part by part (measure.py).
+        whole = 3 * self.batches * self.probes + len(PRECONDITIONERS) * self.steps * self.starts
+        return whole + (1 + PARTS) * self.part_steps + 2 * self.layers * self.layer_steps
+
+    def over(self, batches: int) -> "Budget":
+        """Return as many probes in all, over the batches that there are."""
+        return replace(self, batches=batches, probes=self.batches * self.probes // batches)
 
 
 FULL = Budget()
-QUICK = Budget(batches=4, probes=4, steps=24, starts=1, layers=4)
+QUICK = Budget(batches=4, probes=4, steps=24, starts=1, layers=4, part_steps=12)
 
 
 @dataclass(frozen=True)
@@ -91,6 +99,7 @@ class Findings:
     small_share: float  # 5% quantile of the diagonal over its layer's mean
     seconds: float
     full: str = "without --quick"  # how the user asks for more products
+    parts: tuple[Spectrum, ...] = ()  # after equilibration by all probes, and by each part of them
 
     @property
     def one_probe_error(self) -> float:

@@ -19,15 +19,17 @@ LAYER_WORK = 1 / 6
 """A product with a layer's block in products with the whole Hessian: 7 ms and 40 on CURVES-like."""
 
 
-def most_curved(mean_squares: Sequence[Tensor], count: int) -> list[int]:
-    """Return the positions of the layers with the largest sums of E[h^2], none without any.
+def most_curved(squares: Sequence[Tensor], count: int) -> list[int]:
+    """Return the positions of the layers with the largest sums of E[h^2], in any unit.
+
+    None without any.
 
     Example:
         >>> import torch
         >>> most_curved([torch.ones(2), torch.zeros(5), torch.full((3,), 2.0)], 2)
         [0, 2]
     """
-    sums = {i: float(square.sum()) for i, square in enumerate(mean_squares)}
+    sums = {i: float(square.sum()) for i, square in enumerate(squares)}
     curved = [i for i in sorted(sums, key=lambda i: -sums[i]) if sums[i] > 0]
     return sorted(curved[:count])
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from equilibrate.inspect import report
 from equilibrate.inspect.findings import FULL, QUICK, Findings
 from equilibrate.inspect.measure import inspect, work
+from equilibrate.inspect.place import make_room, place_of
 from equilibrate.inspect.subject import InspectError, Subject
 from equilibrate.study import form
 from equilibrate.study.problem import Measure, Problem, ProblemError
@@ -49,6 +50,7 @@ def inspect_model(
     Raises:
         InspectError: the model cannot be inspected; the text says why and what to do.
         ProblemError: what was given has another form; the text says which.
+        OSError: the report cannot be written there; nothing has been measured.
 
     Example:
         >>> import torch
@@ -65,16 +67,17 @@ def inspect_model(
     parameter = next(model.parameters(), None)
     if parameter is None:
         raise InspectError(f"{name}: the network has no parameters, so that nothing is curved")
-    if path is not None:
-        report.make_room(Path(path))  # before minutes of computing, not after
+    place = None if path is None else place_of(Path(path))
+    if place is not None:
+        make_room(place)  # before minutes of computing, not after
     budget = QUICK if quick else FULL
     subject = Subject(problem, seed=seed, device=parameter.device, batches=budget.batches)
     progress = Progress(name[:22], work(subject, budget))
     found = inspect(subject, budget, quick=quick, progress=progress)
     found = replace(found, full="with quick=False")
     progress.finish()
-    if path is not None:
-        report.write(found, Path(path), command="inspect_model")
+    if place is not None:
+        report.write(found, place, command="inspect_model")
     return found
 
 

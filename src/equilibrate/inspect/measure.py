@@ -7,14 +7,15 @@ as they are needed. A diagonal that is needed again later is measured again rath
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import overload
 
 import torch
 from torch import Tensor
 
 from equilibrate.inspect.comparison import distances, scaled_histories
-from equilibrate.inspect.findings import DAMPING, Budget, Findings, Layer
+from equilibrate.inspect.findings import DAMPING, PARTS, Budget, Findings, Layer
 from equilibrate.inspect.gradients import Gradients
 from equilibrate.inspect.layer_spectra import LAYER_WORK, most_curved, with_blocks
 from equilibrate.inspect.subject import InspectError, Subject
@@ -30,10 +31,12 @@ COUNTS = [2**i for i in range(9)]
 
 
 class Divisors(Sequence[Tensor]):
-    """D plus damping, each tensor made when it is asked for, from what D is made of."""
+    """D plus damping, each tensor made when it is asked for, from what D / `unit` is made of."""
 
-    def __init__(self, made_of: Sequence[Tensor], diagonal: Callable[[Tensor], Tensor]) -> None:
-        self._made_of, self._diagonal = made_of, diagonal
+    def __init__(
+        self, made_of: Sequence[Tensor], diagonal: Callable[[Tensor], Tensor], unit: float
+    ) -> None:
+        self._made_of, self._diagonal, self._unit = made_of, diagonal, unit
         count = sum(t.numel() for t in made_of)
         self._mean = sum(float(diagonal(t).sum()) for t in made_of) / count or 1.0
 
@@ -48,12 +51,12 @@ class Divisors(Sequence[Tensor]):
         """Return one divisor, or several."""
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
-        return damp_(self._diagonal(self._made_of[index]), DAMPING, self._mean)
+        return damp_(self._diagonal(self._made_of[index]), DAMPING, self._mean).mul_(self._unit)
 
 
 def inspect(subject: Subject, budget: Budget, *, quick: bool, progress: Progress) -> Findings:
     """Measure everything; `progress` counts products."""
-    started = time.perf_counter()
+    started, budget = time.perf_counter(), budget.over(subject.batches)
     spectra = {"none": _spectrum(subject, budget, None, progress)}
     if spectra["none"].radius.value == 0:
         raise InspectError(
@@ -63,21 +66,24 @@ def inspect(subject: Subject, budget: Budget, *, quick: bool, progress: Progress
     probes, gradients = _probe(subject, budget, progress), Gradients(subject)
     layers = [_layer(subject, probes, gradients, i) for i in range(len(subject.names))]
     apart, losses = distances(probes, gradients), gradients.losses
-    histories, batches, squares = scaled_histories(probes), probes.batches, probes.mean_square
-    del probes, gradients
-    divisors, chosen = Divisors(squares, torch.sqrt), most_curved(squares, budget.layers)
+    histories, batches, squares = scaled_histories(probes), probes.batches, _squares(probes)
+    divisors, chosen = _roots(probes), most_curved(squares, budget.layers)
+    del probes, gradients, squares
     spectra["equilibration"] = _spectrum(subject, budget, divisors, progress)
     layers = with_blocks(layers, subject, budget, divisors, chosen, progress)
     taken = [subject.parameters[i] for i in chosen]  # small ones, or fewer, leave work undone
     progress.advance(
         _layer_work(subject.parameters, budget) - _layer_work(taken, budget), computed=False
     )
-    del squares, divisors
-    signed = _probe(subject, budget, progress).mean
-    spectra["jacobi"] = _spectrum(subject, budget, Divisors(signed, torch.abs), progress)
-    del signed
-    squares = Gradients(subject).mean_square
-    spectra["gradient"] = _spectrum(subject, budget, Divisors(squares, torch.sqrt), progress)
+    parts = [_part(subject, budget, divisors, progress)]
+    del divisors
+    parts += _parts(subject, budget, progress)
+    divisors = _sizes(_probe(subject, budget, progress))
+    spectra["jacobi"] = _spectrum(subject, budget, divisors, progress)
+    del divisors
+    gradients = Gradients(subject)
+    divisors = Divisors(gradients.mean_square, torch.sqrt, gradients.unit)
+    spectra["gradient"] = _spectrum(subject, budget, divisors, progress)
     by_count = error_by_probes(histories, COUNTS, batches)
     by_probe, by_batch = batch_error(histories, batches)
     return Findings(
@@ -87,7 +93,7 @@ def inspect(subject: Subject, budget: Budget, *, quick: bool, progress: Progress
         error_by_probes=list(zip(COUNTS, by_count, strict=True)),
         probe_error=by_probe, batch_error=by_batch,
         small_share=float(histories.square().mean(0).sqrt().quantile(0.05)),
-        seconds=time.perf_counter() - started,
+        seconds=time.perf_counter() - started, parts=tuple(parts),
     )  # fmt: skip
 
 
@@ -100,11 +106,13 @@ def work(subject: Subject, budget: Budget) -> float:
         >>> data = lambda: (torch.ones(40, 3), torch.ones(40, 1))
         >>> line = Problem("line", lambda seed: torch.nn.Linear(3, 1), data, torch.mul, None, 10)
         >>> subject = Subject(line, seed=0, device=torch.device("cpu"), batches=4)
-        >>> work(subject, QUICK)  # 2 * 16 probes, 4 spectra of 4, 2 * (3 + 1) products of a sixth
-        49.333333333333336
+        >>> work(subject, QUICK)  # 3 * 16 probes, 4 + 5 spectra of 4, 2 * 4 products of a sixth
+        85.33333333333333
     """
-    probes = 2 * subject.batches * budget.probes
+    budget = budget.over(subject.batches)
+    probes = 3 * budget.batches * budget.probes
     spectra = 4 * min(budget.steps * budget.starts, subject.size)
+    spectra += (1 + PARTS) * min(budget.part_steps, subject.size)
     return probes + spectra + _layer_work(subject.parameters, budget)
 
 
@@ -129,30 +137,60 @@ def _spectrum(
     )
 
 
-def _probe(subject: Subject, budget: Budget, progress: Progress) -> Probes:
-    """Return the probes of all batches, one graph alive at a time."""
+def _parts(subject: Subject, budget: Budget, progress: Progress) -> Iterator[Spectrum]:
+    """Return the spectra after equilibration by each part of the probes, the same ones again."""
+    for part in range(PARTS if budget.probes >= PARTS else 0):
+        # Without a name, which would keep these divisors while the next ones are measured.
+        yield _part(subject, budget, _roots(_probe(subject, budget, progress, part)), progress)
+
+
+def _part(subject: Subject, budget: Budget, divisors: Divisors, progress: Progress) -> Spectrum:
+    few = replace(budget, steps=budget.part_steps, starts=1)
+    return _spectrum(subject, few, divisors, progress)
+
+
+def _probe(subject: Subject, budget: Budget, progress: Progress, part: int | None = None) -> Probes:
+    """Return the probes of all batches, or a part of each one's; one graph alive at a time."""
     probes = Probes(subject.parameters, seed=subject.seed)
     for batch in range(subject.batches):
         hessian = subject.hessian(batch)
-        for _ in range(budget.probes):
-            probes.add(hessian, batch=batch)
+        for number in range(part or 0, budget.probes, 1 if part is None else PARTS):
+            probes.add(hessian, batch=batch, vector=batch * budget.probes + number)
             progress.advance()
     return probes
 
 
+def _squares(probes: Probes) -> list[Tensor]:
+    """Return E[h^2] in the probes' unit, without E[h]."""
+    return [probes.in_units(i)[1] for i in range(probes.layers)]
+
+
+def _roots(probes: Probes) -> Divisors:
+    return Divisors(_squares(probes), torch.sqrt, probes.unit)
+
+
+def _sizes(probes: Probes) -> Divisors:
+    means = [probes.in_units(i)[0] for i in range(probes.layers)]
+    return Divisors(means, torch.abs, probes.unit)
+
+
 def _layer(subject: Subject, probes: Probes, gradients: Gradients, i: int) -> Layer:
-    history, mean = probes.history(i), probes.mean[i]
+    history, (mean, square, variance) = probes.history(i), probes.in_units(i)
     return Layer(
         name=subject.names[i],
         shape=tuple(mean.shape),
         quantiles={
-            "equilibration": quantiles(probes.mean_square[i].sqrt()),
-            "jacobi": quantiles(mean.abs()),
-            "gradient": quantiles(gradients.mean_square[i].sqrt()),
+            "equilibration": _quantiles(square.sqrt(), probes.unit),
+            "jacobi": _quantiles(mean.abs(), probes.unit),
+            "gradient": _quantiles(gradients.mean_square[i].sqrt(), gradients.unit),
         },
         relative_error=diagonal_error(history),
         one_probe_error=one_probe_error(history, probes.batches),
         batch_error=batch_error(history, probes.batches)[1],
-        jacobi_noise=noise_share(mean, probes.jacobi_variance(i)),
-        unseen=float((probes.mean_square[i] == 0).double().mean()),
+        jacobi_noise=noise_share(mean, variance),
+        unseen=float((square == 0).double().mean()),
     )
+
+
+def _quantiles(diagonal: Tensor, unit: float) -> dict[str, float]:
+    return {name: unit * q for name, q in quantiles(diagonal).items()}

@@ -18,6 +18,7 @@ from equilibrate.paper.drawing import BLUE, GREEN, GREY, VERMILION
 COLOURS = {"none": GREY, "equilibration": BLUE, "jacobi": GREEN, "gradient": VERMILION}
 _FLOOR = 1e-5  # of the radius: what is smaller is drawn in the middle
 _PER_DECADE = 3
+_DOWNWARDS = "Nothing curves upwards: no rate overshoots."
 _SHORTEST, _LONGEST = 15, 24  # letters that a plot has room for beside its rows
 
 
@@ -84,9 +85,15 @@ def limits(found: Findings) -> str:
     rows = [(names.get(kind, kind), kind, rate_limit(found, kind)) for kind in found.spectra]
     rows.append(("Adam", "gradient", rate_limit(found, "gradient", "averaged (Adam), 0.9")))
     shown = [row for row in rows if row[2].value < math.inf]
-    return _ranges(
-        "Learning rate at which a step overshoots", "no momentum; Adam: beta1 0.9", shown
-    )
+    title = "Learning rate at which a step overshoots"
+    return _ranges(title, "no momentum; Adam: beta1 0.9", shown) if shown else _nothing(title)
+
+
+def _nothing(title: str) -> str:
+    """A plot of no rows, which says why."""
+    plot = Plot(title, log_scale(1.0, 10.0), lambda y: y, height=96, left=4)
+    plot.words(0.0, 0.5, _DOWNWARDS)
+    return plot.svg()
 
 
 def diagonals(found: Findings) -> str:
@@ -121,7 +128,7 @@ def _row(place: int, layers: Sequence[Layer]) -> float:
 
 def _rows(title: str, layers: Sequence[Layer], low: float, high: float, each: float) -> Plot:
     height, names = 78 + each * len(layers), labels([x.name for x in layers], _LONGEST)
-    left = 13 + LETTER * max(_SHORTEST, *map(len, names))
+    left = 13 + LETTER * max([_SHORTEST, *map(len, names)])
     plot = Plot(title, log_scale(low, high), lambda y: y, height=height, left=left)
     for place, (layer, name) in enumerate(zip(layers, names, strict=True)):
         plot.row_name(_row(place, layers), name, layer.name)
@@ -132,6 +139,8 @@ def sharpness(found: Findings) -> str:
     """Each layer's own sharpness over the whole model's, before and after equilibration."""
     taken = [layer for layer in found.layers if layer.blocks]
     whole = {kind: found.spectra[kind].largest.value for kind in ("none", "equilibration")}
+    if max(whole.values()) <= 0:
+        return _nothing("Sharpness of the layers")
     rows = [(place, layer, kind, layer.blocks[kind].largest) for place, layer in enumerate(taken)
             for kind in whole if whole[kind] > 0]  # fmt: skip
     values = [i.value / whole[kind] for _, _, kind, i in rows if i.value > 0]

@@ -3,12 +3,12 @@
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from equilibrate.inspect import plots
 from equilibrate.inspect.advice import MOMENTA, rate_limit, suggestions
 from equilibrate.inspect.findings import DAMPING, PAIRS, PRECONDITIONERS, Findings
 from equilibrate.inspect.numbers import in_words, short
+from equilibrate.inspect.place import own_folder
 from equilibrate.inspect.style import STYLE
 from equilibrate.inspect.verdict import beside, condition, verdict
 from equilibrate.monitor.interval import Interval
@@ -23,27 +23,17 @@ _QUICK = (
 _ARROW = "An arrow at the left frame: less than the axis shows."
 
 
-def make_room(path: Path) -> None:
-    """Make the folder of a report, or raise where nothing can be written in it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _own_folder(path).cleanup()
-
-
 def write(found: Findings, path: Path, *, command: str) -> Path:
     """Write the report; an interrupted write leaves no half of one."""
     body = [*_head(found), _advice(found), _spectra(found), _layers(found), _diagonals(found),
             _noise(found), _origin(found, command)]  # fmt: skip
     page = html.page(f"Curvature of {found.name}", body)
-    with _own_folder(path) as own:
+    page = page.replace("</head>", f"<style>{STYLE}</style></head>", 1)
+    with own_folder(path) as own:
         partial = Path(own, path.name)
-        partial.write_text(page.replace("</head>", f"<style>{STYLE}</style></head>", 1))
+        partial.write_text(page, encoding="utf-8")
         os.replace(partial, path)
     return path
-
-
-def _own_folder(path: Path) -> "TemporaryDirectory[str]":
-    """A folder of its own beside the report: no name in it is anybody else's."""
-    return TemporaryDirectory(prefix=".equilibrate-", dir=path.parent)
 
 
 def _head(found: Findings) -> list[str]:
@@ -199,7 +189,7 @@ def _origin(found: Findings, command: str) -> str:
         ("command", command),
         ("measured", f"{len(found.losses)} batches × {b.probes} probes; {b.steps} Lanczos steps × "
          f"{b.starts} start vectors for each of four spectra; {b.layer_steps} steps for each of "
-         f"two spectra of {layers} layers"),
+         f"two spectra of {layers} layers, {b.part_steps} for parts of the probes"),
         ("device", found.device),
         ("time", _span(found.seconds)),
         ("versions", ", ".join(f"{k} {v}" for k, v in versions().items())),

@@ -107,7 +107,8 @@ class Product:
         if not all(bool(p.isfinite().all()) for p in products):
             raise InspectError(
                 f"{self._name}: the loss is finite but its second derivative is not. Look for a "
-                "square root, a norm or a division at zero; a small constant inside cures it."
+                "square root, a norm or a division at zero; a small constant inside cures it. "
+                "Where the loss is very large, divide it by its scale."
             )
         return products
 

@@ -9,8 +9,9 @@ error s, three sums are de-noised:
   (the folded normal), so w |m| and w (|m| - s sqrt(2 / pi)) bound it; in between, |m| less the
   excess b of a folded normal at 0.7 |m| / s is taken for the value: no function of m is without
   bias, this one's is below 0.4 s everywhere, below 0.17 s past s, and of either sign;
-- a root of a mean square, sqrt(mean h^2), is short by a share r^2 / 2, r its relative error: that
-  is put back.
+- a root of a mean square, sqrt(mean h^2), is short by a share r^2 / 2, r its relative error. Put
+  back is that of all elements alike; the few that a norm consists of may be short by nothing, as
+  where the diagonal dominates its row, so that the lower bound leaves it out.
 
 The bounds cover the bias. Chance comes on top: it shrinks with the number of elements summed over,
 and is added as two of its standard deviations by leaving out groups of probes (`jackknife`).
@@ -66,14 +67,14 @@ def with_jacobi(diagonal: Tensor, mean: Tensor, variance: Tensor, error: float =
     """
     lift = 1 + error**2 / 2
     noise = variance.sqrt()
-    high = lift * total_product(diagonal, mean.abs())
+    high = total_product(diagonal, mean.abs())
     clean = mean.abs() - noise * _excess(0.7 * mean.abs() / noise.clamp(min=_TINY))
     return Sums(
         first=total_product(diagonal, diagonal),
         second=total_product(mean, mean) - total_product(variance),
         product=lift * total_product(diagonal, clean),
-        low=high - lift * _FOLDED * total_product(diagonal, noise),
-        high=high,
+        low=high - _FOLDED * total_product(diagonal, noise),
+        high=lift * high,
     )
 
 
@@ -85,10 +86,9 @@ def between_roots(first: Tensor, second: Tensor, errors: tuple[float, float] = (
         1.0
     """
     lift = (1 + errors[0] ** 2 / 2) * (1 + errors[1] ** 2 / 2)
-    product = lift * total_product(first, second)
-    return Sums(
-        total_product(first, first), total_product(second, second), product, product, product
-    )
+    low = total_product(first, second)
+    high = lift * low
+    return Sums(total_product(first, first), total_product(second, second), high, low, high)
 
 
 def noise_share(mean: Tensor, variance: Tensor) -> float:

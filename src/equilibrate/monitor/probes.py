@@ -69,6 +69,11 @@ class Probes:
         return len(self.batches)
 
     @property
+    def layers(self) -> int:
+        """The number of tensors."""
+        return len(self._like)
+
+    @property
     def unit(self) -> float:
         """The power of four that `in_units` counts in: 1 at ordinary scales."""
         return self._unit or 1.0
@@ -84,9 +89,13 @@ class Probes:
         squares = self._mean_square
         return squares if self.unit == 1 else [s * self.unit * self.unit for s in squares]
 
-    def add(self, hessian: HessianOperator, *, batch: int = 0) -> None:
-        """Fold one more product; `batch` names what the Hessian was measured on."""
-        vectors = draw("rademacher", self._like, seed=self.seed, probe=self.count)
+    def add(self, hessian: HessianOperator, *, batch: int = 0, vector: int | None = None) -> None:
+        """Fold one more product; `batch` names what the Hessian was measured on.
+
+        `vector` is the number of the vector, the next one unless told.
+        """
+        number = self.count if vector is None else vector
+        vectors = draw("rademacher", self._like, seed=self.seed, probe=number)
         products = list(hessian(vectors))
         self.batches.append(batch)
         self._unit = self._unit or unit_of(products)

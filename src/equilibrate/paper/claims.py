@@ -53,4 +53,4 @@ def _row(statement: Statement, found: Judgement | None) -> Row:
 def write(rows: Iterable[Row], path: Path, *, quick: bool) -> None:
     """Write the table for machines."""
     content = {"quick": quick, "claims": [strict(asdict(row)) for row in rows]}
-    path.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
+    path.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")

@@ -41,9 +41,9 @@ def publish(out: Path, results: Path) -> None:
         folder = results / "records" / path.parent.name
         folder.mkdir(exist_ok=True)
         pack(map(public, read_records(path.parent).values()), folder)
-    (results / "README.md").write_text(_origin(results))
-    claims = json.loads((results / "claims.json").read_text())["claims"]
-    (results / "claims.md").write_text(claims_page(claims))
+    (results / "README.md").write_text(_origin(results), encoding="utf-8")
+    claims = json.loads((results / "claims.json").read_text(encoding="utf-8"))["claims"]
+    (results / "claims.md").write_text(claims_page(claims), encoding="utf-8")
 
 
 def claims_page(claims: Iterable[dict[str, Any]]) -> str:

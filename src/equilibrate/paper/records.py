@@ -51,7 +51,7 @@ def write(path: Path, record: Data) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.stem}.{os.getpid()}.partial")
     try:
-        with partial.open("w") as file:
+        with partial.open("w", encoding="utf-8") as file:
             file.write(canonical({**record, "checksum": digest(record)}))
             file.flush()
             os.fsync(file.fileno())

@@ -42,7 +42,8 @@ def write(results: Sequence[Result], out: Path, *, quick: bool, command: str) ->
     body += [_claims(rows), _origin(results, command)]
     path = out / f"report{suffix}.html"
     partial = path.with_suffix(".partial")
-    partial.write_text(html.page(TITLE + (" (quick)" if quick else ""), body))
+    page = html.page(TITLE + (" (quick)" if quick else ""), body)
+    partial.write_text(page, encoding="utf-8")
     os.replace(partial, path)
     return path
 
@@ -63,7 +64,7 @@ def _section(result: Result, out: Path, suffix: str, quick: bool) -> str:
     if quick:  # pictures travel without their page
         picture.text(0.998, 0.998, "quick", ha="right", va="top", color="0.4", size=6)
     files = save(picture, out / f"{figure.name}{suffix}")
-    svg = html.inline_svg(files["svg"].read_text(), figure.name, described.caption)
+    svg = html.inline_svg(files["svg"].read_text(encoding="utf-8"), figure.name, described.caption)
     title = figure.title + (" (quick)" if quick else "")
     links = ", ".join(
         f'<a href="{html.text(files[k].name)}">{k.upper()}</a>' for k in ("pdf", "png")

@@ -112,7 +112,7 @@ class Alone:
             for x, y in pieces(self.data, _CASES_AT_ONCE):
                 with forward(self.precision, self.device):
                     output = self.network(x)
-                total += len(x) * self.problem.reported(output, y)
+                total += len(x) * self.problem.reported(output, y).reshape(())
         return [float(total) / len(self.data[0])]
 
     def keep(self, rows: Sequence[int]) -> None:

@@ -8,21 +8,20 @@ a study resumed elsewhere or on a busier day goes on as it began.
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch.func import stack_module_state
 
 from equilibrate.study.alone import Alone
 from equilibrate.study.choices import Choices
 from equilibrate.study.course import Trainer
 from equilibrate.study.files import say
 from equilibrate.study.methods import Method
-from equilibrate.study.passes import Passes
 from equilibrate.study.problem import Problem
 from equilibrate.study.stack import Stack
+from equilibrate.study.stackable import why_not_stackable
 from equilibrate.study.stacked_rules import structure, why_not_stacked
 from equilibrate.study.timing import in_turn
 from equilibrate.study.trial import Trial
@@ -114,13 +113,13 @@ class Chooser:
         if reason:
             say(f"{method.name}: trials train one after the other, for {reason}")
             return {"stacked": False, "width": 1, "reason": reason}
-        reason = why_network_not_stacked(self.problem, trials[0].precision, self.device)
+        if self.at_once == 1 and self.device.type != "cuda":  # a GPU captures a stack of one, too
+            return {"stacked": False, "width": 1}
+        reason = why_not_stackable(self.problem, trials[0].precision, self.device)
         if reason:
             if not self._told(reason):
                 say(f"trials train one after the other: {reason}")
             return {"stacked": False, "width": 1, "reason": reason}
-        if self.at_once == 1:
-            return {"stacked": self.device.type == "cuda", "width": 1}
         if self.device.type == "cuda" or self.at_once:
             return {"stacked": True, "width": self.at_once or MOST_ON_A_GPU}
         return self._measured(trials[:MOST_ON_A_CPU])
@@ -148,29 +147,6 @@ class Chooser:
         )
         taken = better == stacked
         return {"stacked": taken, "width": len(trials) if taken else 1}
-
-
-def why_network_not_stacked(problem: Problem, precision: str, device: torch.device) -> str | None:
-    """Return why a problem's network cannot be stacked, or None where it can."""
-    networks = [problem.network(seed).to(device).train() for seed in (0, 1)]
-    if next(networks[0].buffers(), None) is not None:
-        return "the network has buffers, which training changes or layers share"
-    if not all(p.requires_grad for network in networks for p in network.parameters()):
-        return "the network has frozen parameters, which a stack would train"
-    inputs = problem.cases[0][:3].to(device)
-    passes = Passes(replace(problem), precision, device)
-    parameters, _ = stack_module_state(networks)
-    try:
-        together = passes.outputs(parameters, inputs.expand(2, *inputs.shape))
-    except RuntimeError as error:  # a random layer, or an operation that vmap does not know
-        if "random operation" in str(error):  # where torch speaks of its randomness modes
-            return "the network draws random numbers, as dropout does"
-        return f"torch cannot stack the network ({str(error).splitlines()[0]})"
-    alone = torch.stack([network(inputs) for network in networks])
-    # Sums of a thousand products in another order: far from any real difference.
-    if together.shape != alone.shape or not torch.allclose(together, alone, 1e-2, 1e-2):
-        return "the stacked network gives other outputs than the networks alone"
-    return None
 
 
 def _medians(*trainers: Trainer) -> list[float]:

@@ -10,11 +10,9 @@ from typing import Any
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-_DATASET = (
-    "`loader = DataLoader(dataset, batch_size=len(dataset))` and `inputs, targets = "
-    "next(iter(loader))` make them"
-)
 _LOADER = "`batches = list(loader)` and `inputs, targets = map(torch.cat, zip(*batches))` make them"
+_DATASET = f"`loader = DataLoader(dataset, batch_size=100)`, {_LOADER}"  # of one without a len, too
+_NAMED = "`inputs = torch.cat([batch['inputs'] for batch in batches])`"
 
 
 def model_mistake(model: Any) -> str | None:
@@ -119,7 +117,10 @@ def measure_mistake(what: str, measure: Any) -> str | None:
 
 def _held(thing: Any) -> str:
     how = _LOADER if isinstance(thing, DataLoader) else _DATASET
-    return f"a {type(thing).__name__}; the data are two tensors in memory, (inputs, targets): {how}"
+    return (
+        f"a {type(thing).__name__}; the data are two tensors in memory, (inputs, targets): {how}; "
+        f"where a batch is a dictionary, {_NAMED}, by its own keys"
+    )
 
 
 def _takes(function: Callable[..., Any], *arguments: Any) -> bool:

@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace) -> Path:
         return arena.out / "records"
     draw(one, arena.out)
     path = arena.out / "wins.md"
-    path.write_text(page([one]))
+    path.write_text(page([one]), encoding="utf-8")
     if arguments.publish:
         publish(one, arena.out, arguments.publish)
     return path

@@ -35,7 +35,11 @@ _LAUNCHER = "__main__.py"  # how a worker process sees `python -m equilibrate.wi
 def publish(one: Fought, out: Path, results: Path) -> None:
     """Add a fight to what is published, and draw all of it again."""
     folder = results / one.terms.name
-    known = Terms.of((folder / TERMS).read_text()) if (folder / TERMS).exists() else one.terms
+    known = (
+        Terms.of((folder / TERMS).read_text(encoding="utf-8"))
+        if (folder / TERMS).exists()
+        else one.terms
+    )
     terms = one.terms.with_tasks(known.tasks)
     if replace(terms, tasks=()) != replace(known, tasks=()):
         raise ValueError(f"{folder} holds a fight by other terms: {known.command}")
@@ -45,7 +49,7 @@ def publish(one: Fought, out: Path, results: Path) -> None:
         pack(trials, folder / "records" / task)
     for path in _measured(one.terms, out):
         write(folder / "records" / path.name, _slim(public(json.loads(path.read_bytes()))))
-    (folder / TERMS).write_text(terms.as_text())
+    (folder / TERMS).write_text(terms.as_text(), encoding="utf-8")
     redraw(results)
 
 
@@ -56,11 +60,11 @@ def redraw(results: Path, *, figures: bool = True) -> list[Path]:
     for name in sorted({one.terms.page for one in fights}):
         chosen = [one for one in fights if one.terms.page == name]
         pages.append(results / f"{name}.md")
-        pages[-1].write_text(page(chosen, pictures="{}/"))
+        pages[-1].write_text(page(chosen, pictures="{}/"), encoding="utf-8")
     if figures:
         for one in fights:
             draw(one, results / one.terms.name)
-    (results / "README.md").write_text(_origin(results, fights))
+    (results / "README.md").write_text(_origin(results, fights), encoding="utf-8")
     return pages
 
 
@@ -89,7 +93,9 @@ def _save(picture: Any, stem: Path) -> None:
 
 
 def _read(folder: Path) -> Fought:
-    return fought(Terms.of((folder / TERMS).read_text()), Arena(folder, frozen=True))
+    return fought(
+        Terms.of((folder / TERMS).read_text(encoding="utf-8")), Arena(folder, frozen=True)
+    )
 
 
 def _trials(one: Fought, out: Path, task: str) -> Iterator[Record]:
