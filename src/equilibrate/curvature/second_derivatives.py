@@ -20,6 +20,7 @@ from equilibrate.curvature import (
     convolution_gradient,
     embedding_bag_gradient,
     gelu_gradient,
+    layer_norm_gradient,
     log_softmax_gradient,
     weight_norm_gradient,
 )
@@ -34,6 +35,7 @@ REPLACE: dict[str, Replace] = {
     "GeluBackward0": gelu_gradient.replace,
     "LogSoftmaxBackward0": log_softmax_gradient.replace,
     "NativeBatchNormBackward0": batch_norm_gradient.replace,
+    "NativeLayerNormBackward0": layer_norm_gradient.replace,
     "ScaledDotProductFlashAttentionForCpuBackward0": attention_gradient.replace,
     "WeightNormInterfaceBackward0": weight_norm_gradient.replace,
 }
