@@ -1,4 +1,4 @@
-"""The second derivative of convolutions, as fast as the first.
+"""The second derivative of convolutions, by convolutions of the usual shapes.
 
 A convolution y = x * w is linear in x and in w. So along directions a and b of the gradients of x
 and w, with G = dL/dy,

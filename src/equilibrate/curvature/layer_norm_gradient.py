@@ -1,4 +1,4 @@
-"""The second derivative of layer normalisation in fewer passes than torch's own takes.
+"""The second derivative of layer normalisation, in fewer passes over memory than torch takes.
 
 With x^ = (x - mean) s, s = 1 / sqrt(variance + eps), y = w x^ + bias and G = dL/dy, along
 directions a, b and c of the gradients of x, w and the bias,

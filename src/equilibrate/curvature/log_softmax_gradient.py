@@ -1,4 +1,4 @@
-"""The second derivative of log-softmax in half the passes that torch's own takes.
+"""The second derivative of log-softmax, in fewer passes over memory than torch takes.
 
 Of a gradient G - exp(y) sum(G) along a direction a, for G and for y, the log-softmax itself:
 
