@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.utils.parametrizations import weight_norm
 from torch.utils.checkpoint import checkpoint
@@ -129,6 +130,13 @@ def test_other_operations_lose_no_more_in_narrow_types_than_torch(name, dtype, m
     scale = error(product(torch.float64), [torch.zeros(())] * len(vectors))
     for mine, torchs in zip(ours, errors(), strict=True):
         assert mine <= 1.5 * torchs + torch.finfo(dtype).eps * scale
+
+
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+def test_gelu_is_straight_far_from_the_origin(approximate):
+    x = torch.tensor([-1e12, -1e6, -30.0, 30.0, 1e6, 1e12], requires_grad=True)
+    hessian = LossHessian(functional.gelu(x, approximate=approximate).sum(), [x])
+    assert torch.equal(hessian([torch.ones(6)])[0], torch.zeros(6))
 
 
 @pytest.mark.parametrize("name", ["convolution", "attention"])

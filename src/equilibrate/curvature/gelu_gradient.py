@@ -56,5 +56,7 @@ def _by_tanh(x: Tensor) -> Tensor:
     squares = x * x
     t = (_K * _C * squares).add_(_K).mul_(x).tanh_()
     slope = (3 * _K * _C * squares).add_(_K)  # u'
-    bent = squares.mul_(6 * _K * _C).add_(_K).sub_(slope.square_().mul_(x).mul_(t))
-    return t.square_().neg_().add_(1).mul_(bent)
+    flat = (t * t).neg_().add_(1)
+    # In this order nothing overflows before it is multiplied by what is zero far from the origin.
+    turned = (flat * slope).mul_(slope.mul_(x).mul_(t))
+    return squares.mul_(6 * _K * _C).add_(_K).mul_(flat).sub_(turned)
