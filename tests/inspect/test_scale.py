@@ -9,16 +9,7 @@ from torch import nn
 
 from equilibrate.inspect import inspect_model, verdict
 from equilibrate.inspect.verdict import beside, gain
-
-# Even, so that the root of a diagonal has every bit, too.
-SCALES = [
-    (torch.float32, -84),
-    (torch.float32, -34),
-    (torch.float32, 64),
-    (torch.float32, 84),
-    (torch.float64, -600),
-    (torch.float64, 600),
-]
+from tests.monitor.test_scale import SCALES
 
 
 @cache
