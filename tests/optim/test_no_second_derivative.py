@@ -91,6 +91,18 @@ def sparse_values(model: nn.Module) -> Tensor:
     return loss_of(lambda x: model[2](torch.tanh(torch.sparse.mm(weight, x.T).T)))
 
 
+def penalised(norm: Callable[[], nn.Module]) -> Callable[[nn.Module], Tensor]:
+    """A gradient penalty: torch holds mean and variance constant in the third derivative."""
+
+    def loss(model: nn.Module) -> Tensor:
+        x = X.clone().requires_grad_()
+        outputs = model[2](torch.tanh(norm().to(X)(model[0](x))))
+        (slope,) = torch.autograd.grad(outputs.sum(), x, create_graph=True)
+        return slope.square().mean() + loss_of(model)
+
+    return loss
+
+
 def chunked_cross_entropy(**options: bool) -> Callable[[nn.Module], Tensor]:
     """Its forward pass computes the gradient, which its backward hands out as a constant."""
 
@@ -118,6 +130,8 @@ ONCE_DIFFERENTIABLE: dict[str, tuple[Callable[[nn.Module], Tensor], str]] = {
     "a once-differentiable function, then linear": (once_then_linear, "OnceDifferentiable"),
     "an opaque backward": (through(Opaque), "Opaque"),
     "torch's weight norm in a checkpoint": (weight_norm_in_a_checkpoint, "WeightNorm.*checkpoint"),
+    "a penalty through batch norm": (penalised(lambda: nn.BatchNorm1d(4)), "BatchNormBackwardB"),
+    "a penalty through layer norm": (penalised(lambda: nn.LayerNorm(4)), "LayerNormBackwardB"),
     "values of a sparse matrix": (sparse_values, "SparseCooTensor"),
 }
 if hasattr(nn, "LinearCrossEntropyOptions"):  # since torch 2.13

@@ -22,7 +22,9 @@ _MODES = {0: "sum", 1: "mean"}  # by the number that torch's node keeps; 2 takes
 def replace(node: Any, leaving: Tensors, arriving: Any) -> Any:
     """Return the gradient of the rows with our node behind; None leaves it without one."""
     by, mode = leaving[0], _MODES.get(node._saved_mode)
-    if by is None or mode is None or node_behind([by], "EmbeddingBagBackwardBackward0") is None:
+    if by is None or by.is_sparse or mode is None:
+        return None
+    if node_behind([by], "EmbeddingBagBackwardBackward0") is None:
         return None
     # Rows with weights of their own; a gradient scaled by how often a row came is none of the loss.
     if node._saved_per_sample_weights is not None or node._saved_scale_grad_by_freq:

@@ -5,8 +5,9 @@ derivative hides behind that, silently: a function marked once_differentiable (i
 side way that is never followed), a reentrant checkpoint (its parameters are no inputs of its node),
 a backward that autograd cannot see through (a kernel of one's own: its result looks constant). And
 the learned values of a sparse matrix are differentiated a second time as if the loss were linear in
-them. A loss whose forward pass has computed its gradient is linear to whoever asks; torch's own is
-known by name.
+them, gradients through a batch or layer norm that the loss itself holds (a gradient penalty) as if
+mean and variance were constants. A loss whose forward pass has computed its gradient is linear to
+whoever asks; torch's own is known by name.
 """
 
 import re
@@ -19,7 +20,12 @@ from torch import Tensor
 from torch.autograd.function import BackwardCFunction, once_differentiable
 
 _ONCE = once_differentiable(lambda ctx: None).__code__  # one code object serves all it marks
-_WRONG = ("CheckpointFunctionBackward", "SparseCooTensorWithDimsAndTensorsBackward0")
+_WRONG = (
+    "CheckpointFunctionBackward",
+    "SparseCooTensorWithDimsAndTensorsBackward0",
+    "NativeBatchNormBackwardBackward0",  # of a loss that holds a gradient itself
+    "NativeLayerNormBackwardBackward0",
+)
 _CHUNKED = "GeneratedBackwardFor_torch_nn__linear_cross_entropy"  # of options=, since torch 2.13
 
 

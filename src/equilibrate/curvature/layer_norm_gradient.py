@@ -53,7 +53,7 @@ def _derivatives(
     r = (h * a).mean(over, keepdim=True) - m * p
     t = s * (a - hat * m)
     for_x = -s * s * ((r - 2 * m * p) * hat + p * a + m * h)
-    for_w = None if w is None else (g * t).reshape(-1, *w.shape).sum(0)
+    for_w = None if w is None else (g * t).sum_to_size(w.shape)
     for_g = t if w is None else w * t
     if b is not None:
         e = b * g

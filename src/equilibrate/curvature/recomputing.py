@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.utils._python_dispatch import _disable_current_modes
 
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 Kept = dict[tuple[nn.Module, str], Tensor]
@@ -19,7 +20,8 @@ def set_aside(module: nn.Module, kept: Kept) -> None:
         buffer = module._buffers.get(name)
         if buffer is not None and (module, name) not in kept:
             kept[module, name] = buffer
-            module._buffers[name] = buffer.clone()
+            with _disable_current_modes():  # a selective checkpoint looks for what it has seen
+                module._buffers[name] = buffer.clone()
 
 
 def put_back(kept: Kept) -> None:
