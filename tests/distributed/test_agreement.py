@@ -305,28 +305,6 @@ def test_a_parameter_that_no_rank_uses_does_not_make_every_step_probe(options):
     assert run(_never_used, 2, options) == [expected, expected]
 
 
-EXTRAS = {
-    "a tensor": lambda rank: torch.ones(3),
-    "a tensor that differs": lambda rank: torch.full((), rank),
-    "an object at an address": lambda rank: [object() for _ in range(1 + 50 * rank)][-1],
-}
-
-
-def _extra_key(rank, world, name):
-    model = DistributedDataParallel(model_of())
-    group = {"params": list(model.parameters()), "mine": EXTRAS[name](rank)}
-    optimizer = ESGD([group], probe_every=2)
-    for step in range(3):
-        _iteration(model, optimizer, rank, step)
-    return [p.detach() for p in model.parameters()], optimizer.diagonal()
-
-
-@pytest.mark.parametrize("name", EXTRAS)
-def test_what_a_user_keeps_in_a_group_is_each_ranks_own(name):
-    first, second = run(_extra_key, 2, name)
-    torch.testing.assert_close(first, second, rtol=0, atol=0)
-
-
 def _unequal_numbers_of_micro_batches(rank, world):
     model = DistributedDataParallel(model_of())
     optimizer = ESGD(model.parameters(), probe_every=2)
