@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from benchmarks.models import Problem
-from equilibrate import math_attention
 
 EVERY = 20  # iterations between two measurements, at equal frequency
 
@@ -68,16 +67,14 @@ class Probing(Plain):
         super().__init__(problem, make)
         self.share, self.joined = share, joined
         if calibrated:
-            with self._attention():
-                losses = (problem.loss(1.0) for _ in range(calibrated))
-                self.optimizer.calibrate(losses, release=True)
+            losses = (problem.loss(1.0) for _ in range(calibrated))
+            self.optimizer.calibrate(losses, release=True)
 
     def iterate(self) -> None:
         if self.share < 1:
             self.iterate_by_part()
             return
-        with self._attention():
-            loss = self.problem.loss(1.0)
+        loss = self.problem.loss(1.0)
         if self.joined:
             self.optimizer.probe(loss, backward=True)
         else:
@@ -88,8 +85,7 @@ class Probing(Plain):
     def iterate_by_part(self) -> None:
         """Probe a part of the batch before the pass of the whole: their graphs never meet."""
         if self.optimizer.probe_due:
-            with self._attention():
-                self.optimizer.probe(self.problem.loss(self.share))
+            self.optimizer.probe(self.problem.loss(self.share))
         self.problem.loss(1.0).backward()
         self._finish()
 
@@ -97,11 +93,6 @@ class Probing(Plain):
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.steps += 1
-
-    def _attention(self) -> Any:
-        """On a CPU ESGD needs none: `equilibrate.curvature.second_derivatives`."""
-        attends = self.problem.attends and self.problem.parameters()[0].is_cuda
-        return math_attention(self.optimizer) if attends else nullcontext()
 
 
 class Differencing(Plain):

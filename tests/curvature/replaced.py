@@ -3,6 +3,8 @@
 Where torch has no second derivative, or a wrong one, the operation is written out `plainly`.
 """
 
+from copy import deepcopy
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -12,24 +14,33 @@ from torch.nn.utils.parametrizations import weight_norm
 class Attend:
     """Attention of parameters q, k and v; `lengths` of q and of k, `heads` of q and of k."""
 
-    def __init__(self, lengths=(6, 6), heads=(4, 4), frozen=(), dtype=torch.float64, **options):
+    def __init__(
+        self, lengths=(6, 6), heads=(4, 4), frozen=(), dtype=torch.float64, width=5, **options
+    ):
         self.lengths, self.heads, self.frozen, self.dtype = lengths, heads, frozen, dtype
-        self.options = options
+        self.width, self.options = width, options
 
     def __call__(self, *, plainly=False):
         torch.manual_seed(0)
         sizes = list(zip(self.heads, self.lengths, strict=True))
-        drawn = [torch.randn(2, *size, 5) for size in (*sizes, sizes[1])]
+        drawn = [torch.randn(2, *size, self.width) for size in (*sizes, sizes[1])]
         q, k, v = values = [t.to(self.dtype) for t in drawn]
+        mask = self.options.get("attn_mask")
+        given = {} if mask is None else {"attn_mask": _as(mask, q)}
         parameters = [t.requires_grad_() for i, t in enumerate(values) if i not in self.frozen]
         shared = self.heads[0] != self.heads[1]
 
         def outputs():
             return functional.scaled_dot_product_attention(
-                q, k, v, enable_gqa=shared, **self.options
+                q, k, v, enable_gqa=shared, **{**self.options, **given}
             )
 
         return parameters, outputs
+
+
+def _as(mask, like):
+    """Return a mask where it is used; one that is added in the type that it is added to."""
+    return mask.to(like.device, mask.dtype if mask.dtype == torch.bool else like.dtype)
 
 
 class Convolve:
@@ -97,9 +108,9 @@ class Smooth:
     def __call__(self, *, plainly=False):
         torch.manual_seed(0)
         x = torch.randn(self.sizes, dtype=torch.float64).contiguous(memory_format=self.order)
-        operation = self.operation
+        operation = deepcopy(self.operation)
         first = nn.Linear(self.sizes[-1], 4).double()
-        own = list(operation.parameters()) if isinstance(operation, nn.Module) else []
+        own = list(operation.to(x.device).parameters())
         return [*first.parameters(), *own], lambda: operation(first(x))
 
 

@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from equilibrate.curvature import LossHessian
 from equilibrate.curvature.graph import nodes
 from equilibrate.curvature.second_derivatives import REPLACE
-from tests.curvature.replaced import CASES, Attend, Bag
+from tests.curvature.replaced import CASES, SEEN, Attend, Bag
 
 OURS = "_KnownBackward"
 
@@ -68,6 +68,19 @@ def test_products_are_those_of_torch_one_and_several_at_once(case, torchs):
     torch.testing.assert_close([hessian(v) for v in vectors], expected, **near)
     stacked = hessian([torch.stack(pair) for pair in zip(*vectors, strict=True)], stacked=True)
     torch.testing.assert_close([list(p) for p in zip(*stacked, strict=True)], expected, **near)
+
+
+def test_attention_some_heads_at_a_time_is_the_same(torchs, monkeypatch):
+    of_heads = torch.linspace(-2, 2, 4 * 36).double().view(4, 6, 6)
+    of_cases = torch.linspace(-2, 2, 2 * 36).double().view(2, 1, 6, 6)
+    monkeypatch.setattr("equilibrate.curvature.attention_gradient._AT_ONCE", 3 * 2 * 36)
+    for mask in (None, SEEN, of_heads.expand(2, 4, 6, 6), of_cases):
+        case = Attend(attn_mask=mask)
+        hessian, parameters, _ = _hessian(case)
+        assert _is_ours(hessian)
+        vectors = _vectors(parameters, 1)
+        near = {"rtol": 1e-12, "atol": 1e-12}
+        torch.testing.assert_close([hessian(v) for v in vectors], torchs(case, vectors), **near)
 
 
 def test_gradients_and_the_users_own_passes_stay_as_they_are(case):

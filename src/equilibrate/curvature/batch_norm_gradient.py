@@ -25,11 +25,16 @@ from equilibrate.curvature.known_gradient import Tensors, known, node_behind
 def replace(node: Any, leaving: Tensors, arriving: Any) -> Any:
     """Return the gradients that leave a normalisation by its batch with our node behind."""
     torchs = node_behind(leaving, "NativeBatchNormBackwardBackward0")
-    if torchs is None or not torchs._saved_train:  # a linear function otherwise
+    cudnns = node_behind(leaving, "CudnnBatchNormBackwardBackward0")
+    if cudnns is not None:
+        g, s = cudnns._saved_grad_output, cudnns._saved_save_var  # 1 / sqrt(variance + eps) too
+    elif torchs is not None and torchs._saved_train:  # a linear function otherwise
+        g, s = torchs._saved_grad_out, torchs._saved_save_invstd
+    else:
         return None
-    derivatives = partial(_derivatives, torchs._saved_save_mean, torchs._saved_save_invstd)
-    of = torchs._saved_grad_out, torchs._saved_input, torchs._saved_weight
-    return known(leaving, derivatives, *of)
+    behind = cudnns or torchs
+    derivatives = partial(_derivatives, behind._saved_save_mean, s)
+    return known(leaving, derivatives, g, behind._saved_input, behind._saved_weight)
 
 
 def _derivatives(

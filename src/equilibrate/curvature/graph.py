@@ -23,7 +23,8 @@ _ONCE = once_differentiable(lambda ctx: None).__code__  # one code object serves
 _WRONG = (
     "CheckpointFunctionBackward",
     "SparseCooTensorWithDimsAndTensorsBackward0",
-    "NativeBatchNormBackwardBackward0",  # of a loss that holds a gradient itself
+    "CudnnBatchNormBackwardBackward0",  # these three: of a loss that holds a gradient itself
+    "NativeBatchNormBackwardBackward0",
     "NativeLayerNormBackwardBackward0",
 )
 _CHUNKED = "GeneratedBackwardFor_torch_nn__linear_cross_entropy"  # of options=, since torch 2.13

@@ -31,11 +31,15 @@ Replace = Callable[[Any, tuple[Tensor | None, ...], Any], Any]
 # What replaces the gradients that leave a node, by the name that torch gives the node.
 REPLACE: dict[str, Replace] = {
     "ConvolutionBackward0": convolution_gradient.replace,
+    "CudnnBatchNormBackward0": batch_norm_gradient.replace,
     "EmbeddingBagBackward0": embedding_bag_gradient.replace,
     "GeluBackward0": gelu_gradient.replace,
     "LogSoftmaxBackward0": log_softmax_gradient.replace,
     "NativeBatchNormBackward0": batch_norm_gradient.replace,
     "NativeLayerNormBackward0": layer_norm_gradient.replace,
+    "ScaledDotProductCudnnAttentionBackward0": attention_gradient.replace,
+    "ScaledDotProductEfficientAttentionBackward0": attention_gradient.replace,
+    "ScaledDotProductFlashAttentionBackward0": attention_gradient.replace,
     "ScaledDotProductFlashAttentionForCpuBackward0": attention_gradient.replace,
     "WeightNormInterfaceBackward0": weight_norm_gradient.replace,
 }
