@@ -53,7 +53,9 @@ def test_products_are_those_of_torch_one_and_several_at_once(name, monkeypatch):
     monkeypatch.setattr("equilibrate.curvature.second_derivatives.REPLACE", {})
     plain = LossHessian(*_made(CASES[name], plainly=True))
     assert not _is_ours(plain)
-    near = {"rtol": 1e-12, "atol": 1e-12}  # as on a CPU
+    # As on a CPU; the kernel of weight norm there takes its root in float32 whatever it is given.
+    bound = 1e-6 if "weight norm" in name else 1e-12
+    near = {"rtol": bound, "atol": bound}
     expected = [plain(v) for v in vectors]
     torch.testing.assert_close(found, expected, **near)
     torch.testing.assert_close([list(p) for p in zip(*stacked, strict=True)], expected, **near)
@@ -133,20 +135,20 @@ def test_attention_loses_no_more_than_torchs_plain_kernel(name):
     assert not theirs
     exact = LossHessian(*_made(Rounded(dtype, **options)))
     wanted = exact([v.double() for v in vectors])
-    assert torch.isfinite(torch.cat([g.flatten() for g in gradients])).all()
-    eps = torch.finfo(dtype).eps
-    # The fused forward and backward round elsewhere, and so does what arrives from behind.
-    assert _error(found, wanted) <= 1.5 * _error(plain, wanted) + eps
+    # What arrives from behind was rounded by the fused kernel, as its gradients are.
+    own = _error(gradients, exact.gradients)
+    assert _error(found, wanted) <= 1.5 * _error(plain, wanted) + 2 * own
 
 
-def test_dropout_and_learned_masks_are_left_to_torch():
-    for options in ({"dropout_p": 0.5}, {"attn_mask": BIAS.cuda().requires_grad_()}):
-        case = Attend(dtype=FLOAT, width=16, **options)
-        loss, parameters = _made(case, kernel=EFFICIENT)
-        hessian = LossHessian(loss, parameters)
-        assert not _is_ours(hessian)
-        with pytest.raises(RuntimeError, match="not implemented"):
-            hessian(_vectors(parameters)[0])
+@pytest.mark.parametrize("options", [{"dropout_p": 0.5}, {"attn_mask": BIAS}])
+def test_dropout_and_learned_masks_are_left_to_torch(options):
+    learned = [t.cuda().requires_grad_() for t in options.values() if isinstance(t, torch.Tensor)]
+    given = dict(zip(options, learned, strict=True)) if learned else options
+    loss, parameters = _made(Attend(dtype=FLOAT, width=16, **given), kernel=EFFICIENT)
+    hessian = LossHessian(loss, [*parameters, *learned])
+    assert not _is_ours(hessian)
+    with pytest.raises(RuntimeError, match="not implemented"):
+        hessian(_vectors([*parameters, *learned])[0])
 
 
 def _kind(node):
