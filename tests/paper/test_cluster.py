@@ -1,5 +1,8 @@
 """The studies behind the figures on a (pretended) cluster: the records of a local run."""
 
+import pytest
+import torch
+
 from equilibrate.paper import robustness
 from equilibrate.paper.records import Store
 from equilibrate.study.cluster.crew import ClusterCrew
@@ -10,6 +13,16 @@ from tests.study import small
 from tests.study.cluster.pretended import Pretended
 
 
+@pytest.fixture
+def _one_thread():
+    """As an errand has: sums by two may round otherwise."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("_one_thread")
 def test_trials_train_on_the_cluster_with_the_numbers_of_a_local_run(tmp_path):
     """In stacks and, for row-column equilibration, alone."""
     workers = Pretended()

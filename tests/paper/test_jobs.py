@@ -103,8 +103,10 @@ NAMED = ["paper", "figure1", "figure3", "--quick", "--records-only"]
 
 
 def started(*arguments):
+    """On one thread: two jobs have half the threads each, and sums by two may round otherwise."""
     command = [sys.executable, "-m", "tests.paper.shrunken", *NAMED, *map(str, arguments)]
-    return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, env=environment)
 
 
 def errors_of(folder):
