@@ -56,7 +56,7 @@ def _derivatives(
     wide = [_wide(t, heads) for t in (*of, *moved)]
     a_head = len(wide[1]) * wide[1].shape[-2] * wide[2].shape[-2]
     step = max(1, _AT_ONCE // max(1, a_head))
-    some = zip(*(t.split(step, 1) for t in wide), strict=True)
+    some = zip(*(torch.split(t, step, 1) for t in wide), strict=True)
     parts = [
         _of_heads(own, _of_some(mask, i * step, own[0].shape[1]), causal, scale)
         for i, own in enumerate(some)

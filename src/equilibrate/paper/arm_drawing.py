@@ -20,6 +20,7 @@ TITLES = {
 
 Look = tuple[str, str, float]  # colour, line and width
 _THICK, _THIN = 1.6, 0.8
+_ACROSS = 2  # tasks side by side: more are too small on a page
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,14 @@ def draw_columns(
 ) -> "Picture":
     """Draw the winners' medians over seeds with a band from the best to the worst seed.
 
-    Below, the same against time, where the time of an update is recorded for any task.
+    Below, the same against time, where the time of an update is recorded for any task. Two tasks
+    stand side by side, others below.
     """
-    rows = 1 + any(column.seconds for column in columns)
-    picture, grid = axes(rows, len(columns), (5.2 * len(columns) + 0.6, 3.6 * rows), squeeze=False)
-    for panels, column in zip(zip(*grid, strict=True), columns, strict=True):
+    each = 1 + any(column.seconds for column in columns)
+    across = min(len(columns), _ACROSS)
+    rows = each * -(-len(columns) // across)
+    picture, grid = axes(rows, across, (5.2 * across + 0.6, 3.6 * rows), squeeze=False)
+    for panels, column in zip(_panels(grid, each), columns, strict=False):
         looks = _looks(column, colours, dashed)
         for name, arm in column.arms.items():
             scale = arm.updates_per_epoch if axis == "updates" else 1.0
@@ -53,10 +57,19 @@ def draw_columns(
             _against_time(below, column, looks)
     for row in grid:
         row[0].set_ylabel("training squared error")
+    for panels in _panels(grid, each)[len(columns) :]:
+        for panel in panels:
+            panel.remove()
     shown = _legend(columns, colours, dashed)
-    picture.legend(handles=shown, loc="outside lower center", ncols=1 + len(columns), fontsize=9)
+    picture.legend(handles=shown, loc="outside lower center", ncols=1 + across, fontsize=9)
     drawn: Picture = picture
     return drawn
+
+
+def _panels(grid: Sequence[Sequence[Any]], each: int) -> list[list[Any]]:
+    """Return the panels of every task, one below the other, task by task."""
+    blocks = [grid[row : row + each] for row in range(0, len(grid), each)]
+    return [list(panels) for block in blocks for panels in zip(*block, strict=True)]
 
 
 def _legend(
