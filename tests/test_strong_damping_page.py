@@ -65,10 +65,18 @@ def test_the_errors_by_damping():
         assert cells == [f"{end:.3g}" for end in (*ends, min(nag))]
 
 
-@pytest.mark.parametrize("task", ["MNIST", "CURVES-like"])
+ENDS = {
+    "mnist": "MNIST:",
+    "mnist-linear": "MNIST, linear code (",
+    "curves-like": "CURVES-like:",
+    "curves-like-linear": "CURVES-like, linear code (",
+}
+
+
+@pytest.mark.parametrize("task", ENDS)
 def test_the_ends_on_the_papers_networks(task):
-    records = read_records(ROOT / "results" / "records" / f"damped-{task.lower()}").values()
-    rows = {row[0]: row[1:] for row in rows_after(f"\n{task}:\n")}
+    records = read_records(ROOT / "results" / "records" / f"damped-{task}").values()
+    rows = {row[0]: row[1:] for row in rows_after(f"\n{ENDS[task]}")}
     assert rows.keys() == {MOMENTUM_ARMS[r["method"]].label for r in records}
     for method in {r["method"] for r in records}:
         own = [r for r in records if r["method"] == method]
