@@ -1,4 +1,4 @@
-"""Attention with second derivatives on a GPU: where needed, and fast kernels everywhere else."""
+"""Attention by the kernel that torch differentiates twice, where that is needed and there alone."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -21,13 +21,14 @@ class Asked(Protocol):
 def math_attention(*asked: CurvatureOptimizer | Asked) -> Iterator[None]:
     """Run attention by its MATH kernel in passes that will be differentiated twice.
 
-    The fused kernels of `scaled_dot_product_attention` on a GPU have no second derivative (that of
-    a CPU has one here, but under a checkpoint). Put the forward pass inside this context, before
-    `optimizer.probe(loss)` and `monitor(loss)`; with activation checkpointing, which runs it again,
-    these and `loss.backward()` too. Name those who measure: `math_attention(optimizer)`, with a
-    `Monitor` `math_attention(optimizer, monitor)`, beside another optimizer
-    `math_attention(monitor)`. It picks the MATH kernel where a measurement of any of them is due,
-    or a probe may become so because a parameter was never measured; other passes keep theirs.
+    The fused kernels of `scaled_dot_product_attention` have a second derivative here, but not with
+    dropout or a learned mask on a GPU, nor under a checkpoint. There put the forward pass inside
+    this context, before `optimizer.probe(loss)` and `monitor(loss)`; with activation checkpointing,
+    which runs it again, these and `loss.backward()` too. Name those who measure:
+    `math_attention(optimizer)`, with a `Monitor` `math_attention(optimizer, monitor)`, beside
+    another optimizer `math_attention(monitor)`. It picks the MATH kernel where a measurement of any
+    of them is due, or a probe may become so because a parameter was never measured; other passes
+    keep theirs.
 
     Example:
         >>> import torch

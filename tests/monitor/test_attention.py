@@ -5,10 +5,12 @@ from itertools import pairwise
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from equilibrate import ESGD, JacobiSGD, math_attention
 from equilibrate.curvature.graph import nodes
 from equilibrate.monitor import Monitor
+from equilibrate.monitor.probe_ways import PROBE, SHARED, Ways
 from equilibrate.monitor.schedule import Schedule
 from tests.optim.test_attention import Attention
 
@@ -42,6 +44,23 @@ def test_every_record_is_measured_and_other_passes_keep_the_fast_kernel(make, pr
         optimizer.zero_grad()
     assert ["sharpness" in record for record in seen] == [True] * len(STEPS[::every])
     assert fused == [step for step in STEPS if step not in {*probed, *STEPS[::every]}]
+
+
+@pytest.mark.parametrize("way", [PROBE, SHARED])
+@pytest.mark.parametrize("under", [None, checkpoint])
+def test_compare_probes_times_the_fast_kernel_where_it_can_be_probed(way, under):
+    model, x, fused = Attention(), torch.randn(4, 6, 8), []
+
+    def loss():
+        inner = model(x) if under is None else under(model, x, use_reentrant=False)
+        fused.append(torch.backends.cuda.flash_sdp_enabled())
+        return (inner - x).square().mean()
+
+    ways = Ways(list(model.parameters()), loss, seed=0)
+    assert ways.fails_outside(way) == (under is not None)
+    ways.begin(way)
+    ways.run(way)
+    assert fused[-1] == (under is None)
 
 
 def test_who_measures_must_be_named():

@@ -8,7 +8,7 @@ Along directions a, b and c of the gradients of q, k and v,
     T = scale (a k^T + q b^T),   C(X) = X - rowsum(P o X)   (o: element by element),
 
 where P o C(X) is softmax's derivative along X. What follows for G, q, k and v stands in
-`_derivatives`.
+`_of_heads`. It serves the fused kernels of a CPU and of a GPU (flash, memory-efficient, cuDNN).
 Of the matrices of length x length none is kept from pass to pass: the memory is that of some heads
 of one layer.
 """

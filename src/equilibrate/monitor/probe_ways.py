@@ -31,7 +31,7 @@ class Ways:
     def __init__(self, parameters: Sequence[Tensor], loss: Loss, seed: int) -> None:
         self._parameters, self._loss, self._seed = list(parameters), loss, seed
         self._start = random_state(parameters)
-        self._inside = True  # math_attention
+        self._inside = {PROBE, SHARED}  # math_attention, until it is known to do without
         self.optimizers = {name: self._optimizer() for name in (PROBE, SHARED, CLOSURE)}
         self.optimizers[ORDINARY] = self._optimizer(_NEVER)
         self._give_diagonal(self.optimizers[ORDINARY])
@@ -52,7 +52,7 @@ class Ways:
         elif way == CLOSURE:
             self._by_closure(self.optimizers[way])
         else:
-            self._by_loss(self.optimizers[way], shared=way == SHARED)
+            self._by_loss(way)
 
     def clear(self) -> None:
         """Drop every gradient."""
@@ -67,16 +67,18 @@ class Ways:
         return self.optimizers[way].diagonal()
 
     def fails_outside(self, way: str) -> bool:
-        """Tell whether this way raises where the forward pass is outside `math_attention`."""
-        self._inside = False
+        """Tell whether this way raises where the forward pass is outside `math_attention`.
+
+        Only then does it go on inside: the fast kernel is what it is to be timed with.
+        """
+        self._inside.discard(way)
         try:
             self.products(way)
         except torch.OutOfMemoryError:
             return False
         except RuntimeError:
+            self._inside.add(way)
             return True
-        finally:
-            self._inside = True
         return False
 
     def coarser(self) -> list[Tensor]:
@@ -108,8 +110,9 @@ class Ways:
         optimizer.step()
         optimizer.zero_grad()
 
-    def _by_loss(self, optimizer: ESGD, *, shared: bool) -> None:
-        with math_attention(optimizer) if self._inside else nullcontext():
+    def _by_loss(self, way: str) -> None:
+        optimizer, shared = self.optimizers[way], way == SHARED
+        with math_attention(optimizer) if way in self._inside else nullcontext():
             loss = self._loss()
             optimizer.probe(loss, backward=shared)
             if not shared:
