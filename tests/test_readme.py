@@ -40,7 +40,7 @@ def test_the_verdicts_are_counted_as_the_claims_have_them():
     )
     verdicts = ("holds", "holds with a correction", "does not hold")
     assert tuple(map(int, told.groups())) == (len(CLAIMS), *(count[name] for name in verdicts))
-    assert count["not yet run"] == 1
+    assert not count["not yet run"]
 
 
 @pytest.mark.parametrize("interval", INTERVALS)
@@ -74,8 +74,9 @@ def test_peaks_of_memory_are_told_as_the_table_has_them():
         return float(tables[model][method][-1]) / float(tables[model]["AdamW, fused"][-1])
 
     text = " ".join(README.split())
-    assert f"the peak was {peak('transformer', APART):.1f} times AdamW's" in text
-    small = [peak(model, APART) for model in ("ResNet-18", "sine field")]
+    assert f"the peak was {peak('transformer', FUSED):.1f} times AdamW's" in text
+    small = [peak(model, FUSED) for model in ("ResNet-18", "sine field")]
     assert "{:.1f} and {:.1f} times on a ResNet-18 and a sine field".format(*small) in text
-    quarter = peak("transformer", "ESGD, fused, probing a quarter")
-    assert f"and {quarter:.1f} times on the transformer" in text
+    assert "level with AdamW's on these three [where a quarter" in text
+    for model in ("transformer", "ResNet-18", "sine field"):
+        assert 0.99 < peak(model, "ESGD, fused, probing a quarter") < 1.01

@@ -1,7 +1,7 @@
 """Our own second derivatives behind the kernels of a GPU, against torch's of what is written out.
 
 In float64 for all but attention, whose fused kernels know narrower types alone: there against the
-exact product of the same numbers, with an error no larger than that of torch's plain kernel.
+exact product of the same numbers, with an error of the size of that of torch's plain kernel.
 """
 
 import pytest

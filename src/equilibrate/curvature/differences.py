@@ -3,8 +3,8 @@
     H v = (g(theta + e v) - g(theta - e v)) / (2 e) + O(e^2)
 
 This needs gradients alone, so it works where second derivatives cannot be had: sharded parameters,
-compiled models, fused attention. Two errors oppose each other. Truncation: e^2/6 times the third
-derivative of g along v. Rounding: each gradient is known to about u |g|, u the unit roundoff of the
+compiled models. Two errors oppose each other. Truncation: e^2/6 times the third derivative of g
+along v. Rounding: each gradient is known to about u |g|, u the unit roundoff of the
 arithmetic, which the division turns into u |g| / e. With curvature, gradient and third derivative
 of the same order in units where the parameters have size one, their sum u/e + e^2/6 is smallest at
 e = (3 u)^(1/3). In the parameters' own units that step is multiplied by their root mean square, so

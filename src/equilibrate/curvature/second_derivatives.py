@@ -69,7 +69,7 @@ def second_derivatives(graph: Nodes) -> Iterator[None]:
 def _replaced(
     replace: Replace, node: Any, leaving: tuple[Tensor | None, ...], arriving: Any
 ) -> Any:
-    """Leave to torch, which has none, what lies under a checkpoint: it shows values once."""
+    """Leave to torch what lies under a checkpoint, which shows its values once."""
     try:
         return replace(node, leaving, arriving)
     except CheckpointError:
