@@ -15,15 +15,16 @@ class Attend:
     """Attention of parameters q, k and v; `lengths` of q and of k, `heads` of q and of k."""
 
     def __init__(
-        self, lengths=(6, 6), heads=(4, 4), frozen=(), dtype=torch.float64, width=5, **options
-    ):
+        self, lengths=(6, 6), heads=(4, 4), frozen=(), dtype=torch.float64, width=5, cases=2,
+        **options,
+    ):  # fmt: skip
         self.lengths, self.heads, self.frozen, self.dtype = lengths, heads, frozen, dtype
-        self.width, self.options = width, options
+        self.width, self.cases, self.options = width, cases, options
 
     def __call__(self, *, plainly=False):
         torch.manual_seed(0)
         sizes = list(zip(self.heads, self.lengths, strict=True))
-        drawn = [torch.randn(2, *size, self.width) for size in (*sizes, sizes[1])]
+        drawn = [torch.randn(self.cases, *size, self.width) for size in (*sizes, sizes[1])]
         q, k, v = values = [t.to(self.dtype) for t in drawn]
         mask = self.options.get("attn_mask")
         given = {} if mask is None else {"attn_mask": _as(mask, q)}

@@ -12,7 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.utils.parametrizations import weight_norm
 from torch.utils.checkpoint import checkpoint
 
-from equilibrate.curvature import LossHessian
+from equilibrate.curvature import LossHessian, attention_gradient
 from equilibrate.curvature.graph import nodes
 from equilibrate.curvature.second_derivatives import REPLACE
 from tests.curvature.replaced import CASES, SEEN, Attend, Bag
@@ -34,6 +34,11 @@ def _vectors(parameters, count):
 
 def _is_ours(hessian):
     return any(node.name() == OURS for g in hessian.live if g is not None for node in nodes(g))
+
+
+@pytest.fixture(autouse=True)
+def _small_ones_too(monkeypatch):
+    monkeypatch.setattr("equilibrate.curvature.second_derivatives._FROM", 0)
 
 
 @pytest.fixture
@@ -70,17 +75,107 @@ def test_products_are_those_of_torch_one_and_several_at_once(case, torchs):
     torch.testing.assert_close([list(p) for p in zip(*stacked, strict=True)], expected, **near)
 
 
-def test_attention_some_heads_at_a_time_is_the_same(torchs, monkeypatch):
-    of_heads = torch.linspace(-2, 2, 4 * 36).double().view(4, 6, 6)
-    of_cases = torch.linspace(-2, 2, 2 * 36).double().view(2, 1, 6, 6)
-    monkeypatch.setattr("equilibrate.curvature.attention_gradient._AT_ONCE", 3 * 2 * 36)
-    for mask in (None, SEEN, of_heads.expand(2, 4, 6, 6), of_cases):
-        case = Attend(attn_mask=mask)
+@pytest.mark.parametrize("places", [1, 3, 8, 11, 20])
+def test_attention_a_part_at_a_time_is_the_same(torchs, monkeypatch, places):
+    """Some heads of one of three cases at a time, or some cases."""
+    for_each = torch.linspace(-2, 2, 3 * 4 * 36).double().view(3, 4, 6, 6)
+    monkeypatch.setattr("equilibrate.curvature.attention_gradient._AT_ONCE", places * 36)
+    for mask in (None, SEEN, for_each, for_each[:, :1], for_each[:1], for_each[:1, :1]):
+        case = Attend(cases=3, attn_mask=mask)
         hessian, parameters, _ = _hessian(case)
         assert _is_ours(hessian)
         vectors = _vectors(parameters, 1)
         near = {"rtol": 1e-12, "atol": 1e-12}
         torch.testing.assert_close([hessian(v) for v in vectors], torchs(case, vectors), **near)
+
+
+def test_torchs_own_gradients_differ_in_rows_that_finfo_min_hides():
+    """A limit of torch; if this fails, it is one no more, and docs/limits.md says too much."""
+    mask = torch.zeros(4, 4)
+    mask[0] = torch.finfo(torch.float32).min
+    q, k, v = (torch.randn(1, 1, 4, 3, requires_grad=True) for _ in range(3))
+    found = []
+    for kernel in (SDPBackend.FLASH_ATTENTION, SDPBackend.MATH):
+        with sdpa_kernel(kernel):
+            made = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        found.append((made, *torch.autograd.grad(made.sin().sum(), v)))
+    torch.testing.assert_close(found[0][0], found[1][0])
+    assert (found[0][1] - found[1][1]).norm() > 0.1 * found[1][1].norm()
+
+
+class ScaledDotProductFlashAttentionBackward0:
+    """A GPU's flash node, played by that of a CPU that was given the mask."""
+
+    _saved_is_causal, _saved_dropout_p = True, 0.0
+
+    def __init__(self, node):
+        names = ("_saved_query", "_saved_key", "_saved_value", "_saved_scale")
+        for name in names:
+            setattr(self, name, getattr(node, name))
+
+
+@pytest.mark.parametrize("lengths", [(4, 7), (7, 4), (5, 5)])
+def test_flash_on_a_gpu_is_causal_from_the_lower_right(torchs, monkeypatch, lengths):
+    """`torch.nn.attention.bias.causal_lower_right` gives it no mask."""
+
+    def on_a_gpu(node, *gradients):
+        flash = ScaledDotProductFlashAttentionBackward0(node)
+        return attention_gradient.replace(flash, *gradients)
+
+    queries, keys = lengths
+    seen = torch.ones(lengths, dtype=torch.bool).tril(keys - queries)
+    case = Attend(lengths=lengths, attn_mask=seen)
+    vectors = _vectors(case()[0], 1)
+    expected = torchs(case, vectors)
+    monkeypatch.setitem(REPLACE, "ScaledDotProductFlashAttentionForCpuBackward0", on_a_gpu)
+    hessian, *_ = _hessian(case)
+    near = {"rtol": 1e-12, "atol": 1e-12}
+    torch.testing.assert_close([hessian(v) for v in vectors], expected, **near)
+
+
+def test_a_mask_that_is_changed_before_a_product_is_noticed():
+    """As torch notices it in what it has saved; the loss is linear in what attention gives."""
+    q, k, v = vectors = [torch.randn(1, 1, 4, 3, requires_grad=True) for _ in range(3)]
+    mask = torch.zeros(4, 4)
+    loss = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask).sum()
+    hessian = LossHessian(loss, vectors)
+    mask.fill_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        hessian([torch.randn_like(t) for t in vectors])
+
+
+def test_a_third_derivative_is_refused():
+    """Ours are differentiated no further."""
+    hessian, parameters, _ = _hessian(CASES["gelu"])
+    again = sum(g.square().sum() for g in hessian.live if g is not None)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        LossHessian(again, parameters)
+
+
+SLOW = {
+    "gelu": lambda x: functional.gelu(x),
+    "log-softmax": lambda x: functional.log_softmax(x, -1),
+    "batch norm": lambda x: functional.batch_norm(x, None, None, training=True),
+    "layer norm": lambda x: functional.layer_norm(x, [64]),
+}
+
+
+@pytest.mark.parametrize("operation", SLOW.values(), ids=SLOW)
+def test_where_torchs_is_right_ours_is_for_large_tensors(operation, monkeypatch):
+    """2^15 elements, where it gains."""
+    monkeypatch.undo()
+    found = []
+    for rows in (511, 512):
+        x = torch.randn(rows, 64, requires_grad=True)
+        found.append(_is_ours(LossHessian(operation(x).sin().sum(), [x])))
+    assert found == [False, True]
+
+
+def test_nested_tensors_are_left_to_torch():
+    x = torch.nested.nested_tensor([torch.randn(n, 4) for n in (3, 5)], requires_grad=True)
+    loss = functional.gelu(x).to_padded_tensor(0.0).sin().sum()
+    with pytest.raises(NotImplementedError, match="NestedTensor"):  # torch's own reason
+        LossHessian(loss, [x])([x.detach()])
 
 
 def test_gradients_and_the_users_own_passes_stay_as_they_are(case):

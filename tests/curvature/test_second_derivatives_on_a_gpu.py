@@ -20,6 +20,11 @@ pytestmark = [
 
 
 @pytest.fixture(autouse=True)
+def _small_ones_too(monkeypatch):
+    monkeypatch.setattr("equilibrate.curvature.second_derivatives._FROM", 0)
+
+
+@pytest.fixture(autouse=True)
 def _on_the_gpu():
     with torch.device("cuda"):
         yield

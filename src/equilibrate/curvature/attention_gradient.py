@@ -9,11 +9,11 @@ Along directions a, b and c of the gradients of q, k and v,
 
 where P o C(X) is softmax's derivative along X. What follows for G, q, k and v stands in
 `_of_heads`. It serves the fused kernels of a CPU and of a GPU (flash, memory-efficient, cuDNN).
-Of the matrices of length x length none is kept from pass to pass: the memory is that of some heads
-of one layer.
+Of the matrices of length x length none is kept from pass to pass, and some ten live at a time: of
+some cases and heads of one layer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,7 @@ from torch import Tensor
 
 from equilibrate.curvature.known_gradient import Tensors, known, node_behind
 
-_AT_ONCE = 2**27  # elements of a matrix for every pair of places: half a gigabyte in float32
+_AT_ONCE = 2**25  # elements of such a matrix: 128 MB in float32
 _MASKS = ("_saved_attn_mask", "_saved_attn_bias")  # as the kernels that have any call it
 
 
@@ -37,47 +37,67 @@ def replace(node: Any, leaving: Tensors, arriving: Any) -> Any:
     of = arriving[0], node._saved_query, node._saved_key, node._saved_value
     scale = of[1].shape[-1] ** -0.5 if node._saved_scale is None else node._saved_scale
     mask = next((getattr(node, name) for name in _MASKS if hasattr(node, name)), None)
-    derivatives = partial(_derivatives, mask, node._saved_is_causal, scale)
-    return (*known(leaving[:3], derivatives, *of), *leaving[3:])
+    mask = mask if mask is None else mask.detach()
+    derivatives = partial(_derivatives, _last_seen(node, of[1], of[2]), scale)
+    return (*known(leaving[:3], derivatives, *of, mask), *leaving[3:])
+
+
+def _last_seen(node: Any, q: Tensor, k: Tensor) -> int | None:
+    """Return which place the first query sees last under a causal mask: 0, the first, for most.
+
+    Flash on a GPU lets the last query see the last place (`causal_lower_right`), where all other
+    kernels begin at the upper left; it is given no other lengths that differ.
+    """
+    if not node._saved_is_causal:
+        return None
+    lower_right = type(node).__name__ == "ScaledDotProductFlashAttentionBackward0"
+    return k.shape[-2] - q.shape[-2] if lower_right else 0
 
 
 def _derivatives(
-    mask: Tensor | None,
-    causal: bool,
+    last_seen: int | None,
     scale: float,
-    of: Sequence[Tensor],
+    of: Sequence[Any],
     along: Tensors,
     wanted: Sequence[bool],
 ) -> Tensors:
-    """Compute in float32 at least, with as many heads of k and v as q has, some heads at a time."""
-    pairs = zip(along, of[1:], strict=True)
+    """Compute in float32 at least, with as many heads of k and v as q has, a part at a time."""
+    *tensors, mask = of
+    q, k = tensors[1:3]
+    pairs = zip(along, tensors[1:], strict=True)
     moved = [torch.zeros_like(like) if t is None else t for t, like in pairs]
-    heads = of[0].shape[1]
-    wide = [_wide(t, heads) for t in (*of, *moved)]
-    a_head = len(wide[1]) * wide[1].shape[-2] * wide[2].shape[-2]
-    step = max(1, _AT_ONCE // max(1, a_head))
-    some = zip(*(torch.split(t, step, 1) for t in wide), strict=True)
-    parts = [
-        _of_heads(own, _of_some(mask, i * step, own[0].shape[1]), causal, scale)
-        for i, own in enumerate(some)
-    ]
-    found = (torch.cat(part, 1) for part in zip(*parts, strict=True))
-    return [_as(x, like) for x, like in zip(found, of, strict=True)]
+    heads = q.shape[1]
+    wide = [_wide(t, heads) for t in (*tensors, *moved)]
+    pairs_of_places = max(1, q.shape[-2] * k.shape[-2])
+    some_heads = max(1, _AT_ONCE // pairs_of_places)
+    some_cases = max(1, some_heads // heads)
+    compute = partial(_of_part, last_seen, scale)
+    found = _in_parts(0, some_cases, partial(_in_parts, 1, some_heads, compute), wide, mask)
+    return [*(_as(x, like) for x, like in zip(found, tensors, strict=True)), None]
 
 
-def _of_some(mask: Tensor | None, first: int, heads: int) -> Tensor | None:
-    """Return the mask of some heads, where they have masks of their own."""
-    if mask is None or mask.dim() < 3 or mask.shape[-3] == 1:
-        return mask
-    return mask.narrow(-3, first, heads)
+def _in_parts(
+    dim: int,
+    step: int,
+    compute: Callable[[Sequence[Tensor], Tensor | None], Sequence[Tensor]],
+    tensors: Sequence[Tensor],
+    mask: Tensor | None,
+) -> list[Tensor]:
+    """Compute for some of a dimension at a time, the mask's too where it has its own for each."""
+    parts = list(zip(*(torch.split(t, step, dim) for t in tensors), strict=True))
+    masks: Sequence[Tensor | None] = [mask] * len(parts)
+    if mask is not None and mask.dim() >= 4 - dim and mask.shape[dim - 4] > 1:
+        masks = torch.split(mask, step, dim - 4)
+    found = [compute(own, seen) for own, seen in zip(parts, masks, strict=True)]
+    return [torch.cat(each, dim) for each in zip(*found, strict=True)]
 
 
-def _of_heads(
-    tensors: Sequence[Tensor], mask: Tensor | None, causal: bool, scale: float
-) -> tuple[Tensor, ...]:
-    """Return the derivatives for G, q, k and v of some heads."""
+def _of_part(
+    last_seen: int | None, scale: float, tensors: Sequence[Tensor], mask: Tensor | None
+) -> Sequence[Tensor]:
+    """Return the derivatives for G, q, k and v of some cases and heads."""
     g, q, k, v, a, b, c = tensors
-    p = _probabilities(scale * q @ k.mT, mask, causal)
+    p = _probabilities(scale * q @ k.mT, mask, last_seen)
 
     def centred(x: Tensor) -> Tensor:
         return x - (p * x).sum(-1, keepdim=True)
@@ -93,12 +113,13 @@ def _of_heads(
     )
 
 
-def _probabilities(scores: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+def _probabilities(scores: Tensor, mask: Tensor | None, last_seen: int | None) -> Tensor:
     """Return the softmax over what may be seen; nothing where that is nothing, as torch does."""
     if mask is not None:
         scores = scores + mask
-    if causal:
-        seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+    if last_seen is not None:
+        seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device)
+        seen = seen.tril(last_seen)
         scores = scores.masked_fill(~seen, -torch.inf)
     blind = (scores == -torch.inf).all(-1, keepdim=True)
     return scores.softmax(-1).masked_fill(blind, 0)
@@ -114,5 +135,5 @@ def _as(found: Tensor, like: Tensor) -> Tensor:
     """Return what was found in the dtype and with the heads of what it belongs to."""
     cases, heads, *sizes = like.shape
     if found.shape[1] > heads:
-        found = found.reshape(cases, heads, -1, *sizes).sum(2)
+        found = found.reshape(cases, heads, found.shape[1] // heads, *sizes).sum(2)
     return found.to(like.dtype)

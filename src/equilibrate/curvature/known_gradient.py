@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 Tensors = Sequence[Tensor | None]
 # From what gradients were computed of, and a direction along each, to the derivatives of the sum of
@@ -34,6 +35,7 @@ class _Known(torch.autograd.Function):
         return tensors[count:]
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *along: Tensor | None) -> Any:
         of = ctx.saved_tensors
         with torch.autocast(of[0].device.type, enabled=False):

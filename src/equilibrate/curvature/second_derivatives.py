@@ -3,9 +3,11 @@
 While a gradient is taken with its graph, torch puts a node of its own behind what leaves an
 operation's backward. A hook there puts another node behind the very same values, so that nothing is
 computed twice; only when the gradient is differentiated once more does our formula run. Users need
-not change their models for it, and their own backward passes never meet it.
+not change their models for it, and their own backward passes never meet it. Where torch's is right
+and what it is taken of is small, torch's stays: it is the faster one there.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -44,6 +46,18 @@ REPLACE: dict[str, Replace] = {
     "WeightNormInterfaceBackward0": weight_norm_gradient.replace,
 }
 
+# Where torch's second derivative is right: ours takes fewer passes, but more of the host's time.
+_SLOW = frozenset(
+    {
+        "CudnnBatchNormBackward0",
+        "GeluBackward0",
+        "LogSoftmaxBackward0",
+        "NativeBatchNormBackward0",
+        "NativeLayerNormBackward0",
+    }
+)
+_FROM = 2**15  # elements, where the two are about level on one CPU thread
+
 
 @contextmanager
 def second_derivatives(graph: Nodes) -> Iterator[None]:
@@ -61,9 +75,18 @@ def second_derivatives(graph: Nodes) -> Iterator[None]:
     """
     with ExitStack() as hooks:
         for node in graph:
-            if replace := REPLACE.get(type(node).__name__):
+            replace = REPLACE.get(type(node).__name__)
+            if replace and _gains(node):
                 hooks.callback(node.register_hook(partial(_replaced, replace, node)).remove)
         yield
+
+
+def _gains(node: Any) -> bool:
+    """Tell whether ours is needed, or the faster one; nested tensors are left to torch."""
+    result = node._input_metadata[0]
+    if result.is_nested_tensor or result.is_cpp_nested_tensor:
+        return False
+    return type(node).__name__ not in _SLOW or math.prod(result.shape) >= _FROM
 
 
 def _replaced(
