@@ -36,8 +36,8 @@ def replace(node: Any, leaving: Tensors, arriving: Any) -> Any:
         return None  # what it has left out is not known
     of = arriving[0], node._saved_query, node._saved_key, node._saved_value
     scale = of[1].shape[-1] ** -0.5 if node._saved_scale is None else node._saved_scale
-    mask = next((getattr(node, name) for name in _MASKS if hasattr(node, name)), None)
-    mask = mask if mask is None else mask.detach()
+    masks = (getattr(node, name, None) for name in _MASKS)
+    mask = next((each.detach() for each in masks if each is not None), None)
     derivatives = partial(_derivatives, _last_seen(node, of[1], of[2]), scale)
     return (*known(leaving[:3], derivatives, *of, mask), *leaving[3:])
 
