@@ -8,6 +8,7 @@ from copy import deepcopy
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.nn.attention.bias import CausalBias, causal_lower_right
 from torch.nn.utils.parametrizations import weight_norm
 
 
@@ -41,6 +42,8 @@ class Attend:
 
 def _as(mask, like):
     """Return a mask where it is used; one that is added in the type that it is added to."""
+    if isinstance(mask, CausalBias):  # that is made where it is used
+        return mask
     return mask.to(like.device, mask.dtype if mask.dtype == torch.bool else like.dtype)
 
 
@@ -141,6 +144,9 @@ CASES = {
     "attention": Attend(),
     "attention, causal": Attend(is_causal=True),
     "attention, causal, lengths differ": Attend(lengths=(4, 7), is_causal=True),
+    "attention, causal from the lower right": Attend(
+        lengths=(4, 7), attn_mask=causal_lower_right(4, 7)
+    ),
     "attention, seen": Attend(attn_mask=SEEN),
     "attention, biased": Attend(attn_mask=torch.linspace(-2, 2, 36).double().view(6, 6)),
     "attention, scaled": Attend(scale=0.3),

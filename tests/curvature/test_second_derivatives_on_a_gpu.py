@@ -7,6 +7,7 @@ exact product of the same numbers, with an error of the size of that of torch's 
 import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention.bias import causal_lower_right
 
 from equilibrate.curvature import LossHessian
 from equilibrate.curvature.graph import nodes
@@ -81,6 +82,9 @@ KERNELS = {
     "flash, causal": (FLASH, HALF, {"is_causal": True}),
     "flash, scaled": (FLASH, HALF, {"scale": 0.3}),
     "flash, lengths differ": (FLASH, HALF, {"lengths": (4, 7)}),
+    "flash, causal from the lower right": (
+        FLASH, HALF, {"lengths": (4, 7), "attn_mask": causal_lower_right(4, 7)},
+    ),
     "flash, heads shared": (FLASH, HALF, {"heads": (4, 2)}),
     "flash, an odd width": (FLASH, HALF, {"width": 5}),
     "flash, values frozen": (FLASH, HALF, {"frozen": (2,)}),
