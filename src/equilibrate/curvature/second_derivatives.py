@@ -7,7 +7,6 @@ not change their models for it, and their own backward passes never meet it. Whe
 and what it is taken of is small, torch's stays: it is the faster one there.
 """
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -75,18 +74,9 @@ def second_derivatives(graph: Nodes) -> Iterator[None]:
     """
     with ExitStack() as hooks:
         for node in graph:
-            replace = REPLACE.get(type(node).__name__)
-            if replace and _gains(node):
+            if replace := REPLACE.get(type(node).__name__):
                 hooks.callback(node.register_hook(partial(_replaced, replace, node)).remove)
         yield
-
-
-def _gains(node: Any) -> bool:
-    """Tell whether ours is needed, or the faster one; nested tensors are left to torch."""
-    result = node._input_metadata[0]
-    if result.is_nested_tensor or result.is_cpp_nested_tensor:
-        return False
-    return type(node).__name__ not in _SLOW or math.prod(result.shape) >= _FROM
 
 
 def _replaced(
@@ -94,6 +84,15 @@ def _replaced(
 ) -> Any:
     """Leave to torch what lies under a checkpoint, which shows its values once."""
     try:
-        return replace(node, leaving, arriving)
+        return replace(node, leaving, arriving) if _gains(node, arriving) else None
     except CheckpointError:
         return None
+
+
+def _gains(node: Any, arriving: tuple[Tensor | None, ...]) -> bool:
+    """Tell whether ours is needed, or the faster one; nested tensors are left to torch."""
+    given = [gradient for gradient in arriving if gradient is not None]
+    if any(gradient.is_nested for gradient in given):
+        return False
+    small = all(gradient.numel() < _FROM for gradient in given)
+    return not (small and type(node).__name__ in _SLOW)
