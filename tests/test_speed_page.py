@@ -14,6 +14,7 @@ from benchmarks import (
     host_cost,
     probe_cost,
     replay,
+    second_derivatives,
     update_bandwidth,
 )
 from benchmarks.loops import EVERY, Differencing, Plain, Probing
@@ -132,6 +133,24 @@ def test_the_bare_cost_counts_what_comes_on_top_of_a_gradient():
     assert all(run() is None for run in runs.values())
     times = {"SGD": [2.0, 2.0], "gradient": [1.0, 1.0], "torch's": [5.0, 5.0], "ours": [3.0, 3.0]}
     assert [bare_probe.cost(times, way) for way in ("torch's", "ours")] == [2.0, 1.0]
+
+
+def test_ours_and_torchs_second_derivatives_are_timed_side_by_side(monkeypatch):
+    """Each of them runs, and neither is left in the place of the other."""
+    seen = []
+
+    def timed(runs, *_, **__):
+        for name, run in runs.items():
+            with torch.profiler.profile() as profile:
+                run()
+            behind = any("_Known" in event.key for event in profile.key_averages())
+            seen.append((name, behind))
+        return {"ours": [2.0], "torch's": [1.0]}
+
+    monkeypatch.setattr(second_derivatives, "interleaved", timed)
+    for make in second_derivatives.OPERATIONS.values():
+        assert second_derivatives.ratio(make, 64, 0.0) == 2.0
+    assert seen == [("ours", True), ("torch's", False)] * len(second_derivatives.OPERATIONS)
 
 
 class Traced(ESGD):

@@ -55,7 +55,7 @@ _SLOW = frozenset(
         "NativeLayerNormBackward0",
     }
 )
-_FROM = 2**15  # elements, where the two are about level on one CPU thread
+_FROM = 2**15  # elements, where the normalisations begin to gain (`benchmarks.second_derivatives`)
 
 
 @contextmanager
